@@ -1,0 +1,1 @@
+"""Many sglangs: the release scan, and where a finding comes and goes."""

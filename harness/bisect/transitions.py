@@ -1,0 +1,59 @@
+"""Where each finding comes and goes along the releases; history is not monotone, so every change counts."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from harness.campaign.run import Run
+from harness.checks.finding import Finding
+from harness.scenario import MetadataScenario
+
+State = Literal["wrong", "right", "unknown", "absent"]
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """`fingerprint` changes between two neighbouring releases that could be judged; `skipped` lie between them."""
+
+    fingerprint: str
+    change: Literal["broken", "fixed"]
+    good: str
+    bad: str
+    skipped: tuple[str, ...] = ()
+
+
+def state(run: Run, finding: Finding) -> State:
+    """How `run` stands to `finding`: `absent` where its sglang has no such algorithm or option."""
+    if any(own.fingerprint == finding.fingerprint for own in run.findings):
+        return "wrong"
+    if "subject" in run.unknown or finding.check in run.unknown:
+        return "unknown"
+    needed = {finding.algorithm} - {"NONE"}
+    if isinstance(finding.scenario, MetadataScenario) and finding.scenario.host_view != "published":
+        needed.add("absent-host")
+    return "right" if needed <= set(run.subject.capabilities) else "absent"
+
+
+def all_findings(runs: Sequence[Run]) -> dict[str, Finding]:
+    """One finding for each fingerprint that any run has."""
+    return {finding.fingerprint: finding for run in runs for finding in run.findings}
+
+
+def transitions(runs: Sequence[Run]) -> list[Transition]:
+    """Every change of every finding, in the order of `runs` (oldest first)."""
+    changes = []
+    for fingerprint, finding in sorted(all_findings(runs).items()):
+        last: tuple[str, State] | None = None
+        skipped: list[str] = []
+        for run in runs:
+            now = state(run, finding)
+            if now not in ("wrong", "right"):
+                skipped.append(run.subject.release)
+                continue
+            if last is not None and last[1] != now:
+                broken = now == "wrong"
+                good, bad = (last[0], run.subject.release) if broken else (run.subject.release, last[0])
+                change: Literal["broken", "fixed"] = "broken" if broken else "fixed"
+                changes.append(Transition(fingerprint, change, good, bad, tuple(skipped)))
+            last, skipped = (run.subject.release, now), []
+    return changes

@@ -1,0 +1,35 @@
+"""How much is tried: the three profiles of the command line and of pytest."""
+
+from typing import NamedTuple
+
+from harness.errors import UsageError
+
+
+class Profile(NamedTuple):
+    """`examples` are drawn per cell; the sweep covers `sweep_blocks` draft tokens, batches of two if `sweep_pairs`.
+
+    A derandomized profile draws the same scenarios every time, whatever the seed.
+    """
+
+    name: str
+    examples: int
+    sweep_blocks: range
+    sweep_pairs: bool
+    derandomize: bool
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("dev", 8, range(1, 17, 5), False, False),
+        Profile("pr", 20, range(1, 17, 5), True, True),
+        Profile("nightly", 600, range(1, 17), True, False),
+    )
+}
+
+
+def profile_named(name: str) -> Profile:
+    """The profile called `name`; raises UsageError for any other name."""
+    if name not in PROFILES:
+        raise UsageError(f"there is no profile {name!r}: the profiles are {', '.join(PROFILES)}.")
+    return PROFILES[name]

@@ -1,0 +1,49 @@
+"""The device gate of `_handle_dflash`: supported devices pass, others are refused with a sentence that helps."""
+
+from collections.abc import Sequence
+
+from harness.checks.check import Check
+from harness.checks.finding import Finding, Outcome, failed
+from harness.scenario import GateScenario, Scenario
+from harness.scenario.observation import Observation
+
+#: Devices that DFlash runs on (sglang #31739 for NPU) and names that no release may let through.
+SUPPORTED = ("cuda", "cuda:1", "npu")
+UNSUPPORTED = ("cpu", "nonsense", "")
+#: A refusal helps when it names a device that is supported; the device that was asked for will do as well.
+HELPFUL = ("cuda", "npu")
+
+
+def _device_gate(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
+    assert isinstance(scenario, GateScenario)
+    verdict = observations[0].verdict
+    accepted = verdict == "accepted"
+    if scenario.device in SUPPORTED and not accepted:
+        message = f"_handle_dflash refuses device={scenario.device!r}, which it should accept: {verdict!r}"
+        return failed(_finding(scenario, "refused", message, "DFlash cannot be started on this device at all"))
+    if scenario.device in UNSUPPORTED and accepted:
+        message = f"_handle_dflash accepts device={scenario.device!r}, which it should refuse"
+        meaning = "DFlash starts on a device that it was never adapted to, and fails later or computes wrongly"
+        return failed(_finding(scenario, "no-gate", message, meaning))
+    helpful = any(name in verdict.lower() for name in HELPFUL) or repr(scenario.device) in verdict
+    if not accepted and not helpful:
+        message = f"the refusal of device={scenario.device!r} names neither it nor a supported device: {verdict!r}"
+        return failed(_finding(scenario, "unhelpful", message, "the user is not told what to change"))
+    return failed()
+
+
+def _finding(scenario: GateScenario, relation: str, message: str, meaning: str) -> Finding:
+    kind = "supported" if scenario.device in SUPPORTED else "unsupported"
+    fingerprint = f"device-gate:{scenario.algorithm}:{kind}:{relation}"
+    return Finding("device-gate", fingerprint, scenario.algorithm, "", "start", message, meaning, scenario)
+
+
+CHECKS = (
+    Check(
+        "device-gate",
+        "guard",
+        "DFlash accepts cuda, cuda:N and npu, and refuses any other device with a sentence that helps.",
+        lambda scenario: isinstance(scenario, GateScenario) and scenario.device in (*SUPPORTED, *UNSUPPORTED),
+        _device_gate,
+    ),
+)

@@ -1,0 +1,20 @@
+"""All checks, by id and by group."""
+
+from collections.abc import Sequence
+
+from harness.checks import gate, inputs, lengths, prefix, relations, tables, window
+from harness.checks.check import Check
+from harness.errors import UsageError
+
+CHECKS: dict[str, Check] = {
+    check.id: check for module in (lengths, tables, inputs, relations, window, prefix, gate) for check in module.CHECKS
+}
+GROUPS: tuple[str, ...] = tuple(dict.fromkeys(check.group for check in CHECKS.values()))
+
+
+def checks_of(groups: Sequence[str]) -> list[Check]:
+    """The checks of `groups`, all of them where none is named; raises UsageError for an unknown group."""
+    for group in groups:
+        if group not in GROUPS:
+            raise UsageError(f"there is no check group {group!r}: the groups are {', '.join(GROUPS)}.")
+    return [check for check in CHECKS.values() if not groups or check.group in groups]

@@ -1,0 +1,203 @@
+"""Metamorphic checks: what must not change when the batch is put another way."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from harness.checks.check import Check
+from harness.checks.finding import NOT_RUN, Finding, Outcome, failed
+from harness.checks.inputs import first_difference, shown
+from harness.checks.lengths import length_fields
+from harness.checks.rounds import built_rounds, field
+from harness.checks.wording import finding, where
+from harness.reference.metadata import rows
+from harness.scenario import MetadataScenario, PageMap, Scenario
+from harness.scenario.observation import Observation, Seen
+
+
+def _reversed(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
+    return (replace(scenario, rounds=tuple(batch[::-1] for batch in scenario.rounds)),)
+
+
+def _request_order(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
+    assert isinstance(scenario, MetadataScenario)
+    outcome = NOT_RUN
+    mirrored = {index: seen for index, _, seen in built_rounds(scenario, observations[1])}
+    for index, batch, seen in built_rounds(scenario, observations[0]):
+        if index not in mirrored:
+            continue
+        outcome = failed()
+        live = len(batch)
+        for name in (*length_fields(scenario), "block_tables"):
+            here, there = field(seen, name)[:live], field(mirrored[index], name)[:live][::-1]
+            if here.shape != there.shape or not np.array_equal(here, there):
+                message = f"{name}={here.tolist()}, but {there.tolist()} with the requests in reverse order"
+                message += f" [{where(scenario, index)}]"
+                meaning = "what a request attends to depends on its place in the batch"
+                return failed(finding("request-order", name, "order-matters", scenario, message, meaning))
+    return outcome
+
+
+def _relabelled(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
+    pool = replace(scenario.pool, page_stride=PageMap(scenario).stride + 1)
+    return (replace(scenario, pool=pool),)
+
+
+def _page_relabelling(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
+    assert isinstance(scenario, MetadataScenario)
+    (other,) = _relabelled(scenario)
+    outcome = NOT_RUN
+    relabelled = {index: seen for index, _, seen in built_rounds(other, observations[1])}
+    for index, batch, seen in built_rounds(scenario, observations[0]):
+        if index not in relabelled:
+            continue
+        outcome = failed()
+        pages = zip(rows(scenario, batch), rows(other, batch), strict=True)
+        names = {(0, 0)} | {pair for left, right in pages for pair in zip(left.pages, right.pages, strict=True)}
+        new_name = dict(names)
+        for name, here in seen.fields.items():
+            there = field(relabelled[index], name)
+            if name == "block_tables":
+                for row, right in enumerate(rows(scenario, batch)):
+                    width = len(right.pages)
+                    renamed = [new_name.get(page, -1) for page in here.values[row, :width].tolist()]
+                    if renamed != there[row, :width].tolist():
+                        return failed(_page_finding(scenario, index, row, name, renamed, there[row, :width].tolist()))
+            elif name not in TABLE_FIELDS and not np.array_equal(here.values, there):
+                message = f"{name} is {shown(relabelled[index].fields[name])} with the pages relabelled, but "
+                message += f"{shown(here)} before [{where(scenario, index)}]"
+                meaning = "a length depends on where the KV pages lie"
+                return failed(finding("page-relabelling", name, "labels-matter", scenario, message, meaning))
+    return outcome
+
+
+#: Fields that hold page or slot numbers, which relabelling is meant to change.
+TABLE_FIELDS = ("block_tables", "block_tables_swa", "flatten_prefix_block_tables", "swa_out_cache_loc")
+
+
+def _page_finding(
+    scenario: MetadataScenario, index: int, row: int, name: str, expected: list[int], actual: list[int]
+) -> Finding:
+    message = f"{name}[{row}]={actual} with the pages relabelled, but should be {expected}"
+    message += f" [{where(scenario, index, row)}]"
+    meaning = "the table does not follow req_to_token"
+    return finding("page-relabelling", name, "labels-matter", scenario, message, meaning)
+
+
+def _eager_twin(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
+    """The same rounds in eager, with int64 host lengths as the graph runner's own buffers have them."""
+    rounds = tuple(batch for batch in scenario.rounds if batch)
+    return (replace(scenario, executor="eager", buckets=(), rounds=rounds, host_dtype="int64"),)
+
+
+def _eager_equals_replay(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
+    assert isinstance(scenario, MetadataScenario)
+    (twin,) = _eager_twin(scenario)
+    eager = {twin.rounds[index]: seen for index, _, seen in built_rounds(twin, observations[1])}
+    outcome = NOT_RUN
+    for index, batch, seen in built_rounds(scenario, observations[0]):
+        if not batch or batch not in eager:
+            continue
+        outcome = failed()
+        name = length_fields(twin)[0]
+        lengths = field(eager[batch], name)[: len(batch)].tolist()
+        replayed = field(seen, "host_lengths")[: len(batch)].tolist()
+        if lengths != replayed:
+            message = f"host_lengths={replayed} at replay, but {name}={lengths} in eager [{where(scenario, index)}]"
+            meaning = "the same batch is attended to differently with and without a graph"
+            return failed(finding("eager-equals-replay", name, "lengths-differ", scenario, message, meaning))
+        for row, right in enumerate(rows(scenario, batch)):
+            width = len(right.pages)
+            left = field(eager[batch], "block_tables")[row, :width].tolist()
+            graph = field(seen, "block_tables")[row, :width].tolist()
+            if left != graph:
+                message = f"block_tables[{row}]={graph} at replay, but {left} in eager [{where(scenario, index, row)}]"
+                meaning = "the same batch reads other pages with and without a graph"
+                return failed(
+                    finding("eager-equals-replay", "block_tables", "pages-differ", scenario, message, meaning)
+                )
+    return outcome
+
+
+def _alone(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
+    return (replace(scenario, rounds=scenario.rounds[-1:]),)
+
+
+def _replay_fresh(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
+    """The last round of a sequence leaves the same metadata as that round on its own, right after the capture."""
+    assert isinstance(scenario, MetadataScenario)
+    last, alone = observations[0].seen[-1], observations[1].seen[-1]
+    if last.error or alone.error:
+        return NOT_RUN
+    if difference := first_difference(_live(scenario, alone), _live(scenario, last)):
+        name, words = difference
+        message = f"after earlier rounds {words} when replayed first [{where(scenario, len(scenario.rounds) - 1)}]"
+        meaning = "a replay uses lengths or pages left over from another batch"
+        return failed(finding("replay-fresh", name, "left-over", scenario, message, meaning))
+    return failed()
+
+
+def _live(scenario: MetadataScenario, seen: Seen) -> Seen:
+    """`seen` without the table entries that are never read, which may hold anything."""
+    batch = scenario.rounds[-1]
+    fields = dict(seen.fields)
+    width = max((len(row.pages) for row in rows(scenario, batch)), default=0)
+    for name in TABLE_FIELDS:
+        if name in fields and fields[name].values.ndim == 2:
+            fields[name] = type(fields[name]).of(fields[name].values[:, :width])
+    return replace(seen, fields=fields)
+
+
+def _metadata(scenario: Scenario) -> bool:
+    return isinstance(scenario, MetadataScenario)
+
+
+def _several_requests(scenario: Scenario) -> bool:
+    return isinstance(scenario, MetadataScenario) and any(len(batch) > 1 for batch in scenario.rounds)
+
+
+def _replay_sequence(scenario: Scenario) -> bool:
+    return isinstance(scenario, MetadataScenario) and scenario.executor == "graph" and len(scenario.rounds) > 1
+
+
+def _comparable_replay(scenario: Scenario) -> bool:
+    if not isinstance(scenario, MetadataScenario) or scenario.executor != "graph":
+        return False
+    return not scenario.lagging and scenario.host_view == "published" and any(scenario.rounds)
+
+
+CHECKS = (
+    Check(
+        "request-order",
+        "metadata",
+        "Putting the requests of a batch in another order changes the order of their rows and nothing else.",
+        _several_requests,
+        _request_order,
+        _reversed,
+    ),
+    Check(
+        "page-relabelling",
+        "metadata",
+        "Giving the KV pages other numbers changes the numbers in the tables and nothing else.",
+        _metadata,
+        _page_relabelling,
+        _relabelled,
+    ),
+    Check(
+        "eager-equals-replay",
+        "metadata",
+        "A replayed graph is told the same lengths and pages as the eager path for the same batch.",
+        _comparable_replay,
+        _eager_equals_replay,
+        _eager_twin,
+    ),
+    Check(
+        "replay-fresh",
+        "metadata",
+        "A replay uses this round's lengths and pages, whatever was captured or replayed before.",
+        _replay_sequence,
+        _replay_fresh,
+        _alone,
+    ),
+)

@@ -1,0 +1,52 @@
+"""How a finding reads: the value that is wrong, the one that would be right, and the scenario in brackets."""
+
+from harness.checks.finding import Finding
+from harness.scenario import MetadataScenario
+from harness.scenario.convention import FAMILY
+
+#: What each relation of a wrong length to the right one means for a user.
+OVER = "attention reads KV slots that nobody has written for this request: acceptance falls, error 507015 can follow"
+UNDER = "attention does not see tokens that it must see: outputs are wrong"
+
+
+def relation(actual: int, expected: int, scenario: MetadataScenario) -> str:
+    """Name the difference of two unequal lengths by what it is made of, so that one fault has one fingerprint."""
+    difference = actual - expected
+    if scenario.mode in ("target_verify", "draft_block") and abs(difference) == scenario.draft_tokens:
+        return "block-added-again" if difference > 0 else "block-missing"
+    return "too-long" if difference > 0 else "too-short"
+
+
+def where(scenario: MetadataScenario, round_index: int, row: int | None = None) -> str:
+    """The scenario in brackets: executor, prefix and the geometry; the round where there are several."""
+    batch = scenario.rounds[round_index]
+    parts: list[str] = [scenario.executor, scenario.algorithm, scenario.mode]
+    if scenario.target != "mha":
+        parts.append(scenario.target)
+    if row is not None and row < len(batch):
+        parts.append(f"prefix={batch[row].prefix}")
+        if batch[row].host_lag:
+            parts.append(f"host_lag={batch[row].host_lag}")
+    parts.append(f"block={scenario.draft_tokens}")
+    if scenario.mode == "draft_decode":
+        parts.append(f"step={scenario.step}")
+    if scenario.window:
+        parts.append(f"window={scenario.window}")
+    parts.append(f"page={scenario.pool.page_size}")
+    if scenario.host_view != "published":
+        parts.append(f"host={scenario.host_view}")
+    if len(scenario.rounds) > 1:
+        parts.append(f"round={round_index}")
+    return ", ".join(parts)
+
+
+def finding(
+    check: str, field: str, relation_name: str, scenario: MetadataScenario, message: str, meaning: str
+) -> Finding:
+    """Build a finding; its fingerprint holds no number, so that every scenario of one fault has the same.
+
+    Algorithms whose workers and backend code are the same share a fingerprint (EAGLE and its relatives).
+    """
+    family = FAMILY.get(scenario.algorithm, scenario.algorithm)
+    fingerprint = ":".join((check, field, family, scenario.executor, scenario.mode, relation_name))
+    return Finding(check, fingerprint, scenario.algorithm, scenario.executor, scenario.mode, message, meaning, scenario)

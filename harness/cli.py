@@ -1,0 +1,94 @@
+"""The command line: argument parsing, and nothing else."""
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from rich.console import Console
+
+from harness import commands
+from harness.errors import HarnessError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Check sglang's Ascend attention backend in speculative decoding, on any release, checkout or installation.",
+)
+
+Sglang = Annotated[
+    Optional[str],
+    typer.Option(
+        "--sglang",
+        metavar="SPEC",
+        help="installed, a release (0.5.18), a directory, or git:DIR@REV. Default: the installed sglang, else the "
+        "newest cached release.",
+    ),
+]
+Groups = Annotated[
+    Optional[list[str]], typer.Option("--group", metavar="G", help="Only this check group; may be repeated.")
+]
+ProfileName = Annotated[str, typer.Option("--profile", help="dev, pr or nightly: how much is tried.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, help="Seed of the drawn scenarios (pr draws the same ones always).")
+]
+Device = Annotated[str, typer.Option("--device", help="emulated or npu.")]
+JsonFile = Annotated[Optional[Path], typer.Option("--json", metavar="FILE", help="Write the result as JSON.")]
+
+
+@app.command()
+def check(
+    sglang: Sglang = None,
+    group: Groups = None,
+    profile: ProfileName = "dev",
+    seed: Seed = 0,
+    device: Device = "emulated",
+    json: JsonFile = None,
+    junit: Annotated[Optional[Path], typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None,
+) -> None:
+    """Run the checks on one sglang."""
+    raise typer.Exit(commands.check(sglang, group or [], profile, seed, device, json, junit))
+
+
+@app.command()
+def scan(
+    first: Annotated[Optional[str], typer.Option("--from", metavar="REL", help="Oldest release; 0.5.15.")] = None,
+    last: Annotated[
+        Optional[str], typer.Option("--to", metavar="REL", help="Newest release; the newest there is.")
+    ] = None,
+    group: Groups = None,
+    profile: ProfileName = "dev",
+    seed: Seed = 0,
+    json: JsonFile = None,
+) -> None:
+    """Run the checks on every release of a range, and show where each finding comes and goes."""
+    raise typer.Exit(commands.scan(first, last, group or [], profile, seed, json))
+
+
+@app.command()
+def replay(
+    case: Annotated[Path, typer.Argument(metavar="CASE.json", help="A case file, as findings name it.")],
+    sglang: Annotated[
+        Optional[list[str]], typer.Option("--sglang", metavar="SPEC", help="May be repeated: side by side.")
+    ] = None,
+    device: Device = "emulated",
+) -> None:
+    """Run one scenario again, on one sglang or on several side by side."""
+    raise typer.Exit(commands.replay(case, sglang or [], device))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine can run, and what is missing for each subject."""
+    raise typer.Exit(commands.doctor())
+
+
+def main() -> None:
+    """Run a command; what goes wrong is one sentence on stderr and an exit status of `harness.errors.Exit`."""
+    try:
+        app()
+    except HarnessError as error:
+        Console(stderr=True).print(f"harness: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+        raise SystemExit(int(error.exit_status)) from None
+    except BrokenPipeError:
+        raise SystemExit(0) from None

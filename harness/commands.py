@@ -1,0 +1,143 @@
+"""What each command does, with plain arguments; `cli.py` only parses them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness.bisect.scan import scan as scan_releases
+from harness.bisect.transitions import transitions
+from harness.campaign.profile import profile_named
+from harness.campaign.run import Plan, Run
+from harness.campaign.run import run as run_plan
+from harness.campaign.trial import Trial
+from harness.checks.check import Check
+from harness.checks.finding import Outcome
+from harness.checks.registry import CHECKS, checks_of
+from harness.doctor import Item, examine, has_npu, subjects
+from harness.errors import CannotJudge, Exit, UsageError
+from harness.files import write_atomically
+from harness.report import json as json_report
+from harness.report.comparison import Replayed, show_replay
+from harness.report.junit import junit as junit_report
+from harness.report.progress import Bars
+from harness.report.replay import write_cases
+from harness.report.terminal import show_run, show_scan
+from harness.scenario.case import Case, read_case
+from harness.subject import wheels
+from harness.subject.source import Source, resolve
+from harness.subject.supervisor import Supervisor
+
+DEVICES = ("emulated", "npu")
+
+
+def check(
+    spec: str | None,
+    groups: Sequence[str],
+    profile: str,
+    seed: int,
+    device: str,
+    json_file: Path | None,
+    junit_file: Path | None,
+) -> Exit:
+    """Run the checks on one sglang, show the result and write the files that were asked for."""
+    plan = _plan(groups, profile, seed, device)
+    with Bars(Console(stderr=True)) as bars:
+        source = resolve(spec, bars.note)
+        run = run_plan(
+            source, plan, lambda stage, done, total: bars.advance(f"sglang {source.release}", stage, done, total)
+        )
+    write_cases(run)
+    show_run(Console(), run)
+    if json_file is not None:
+        write_atomically(json_file, json_report.encode(json_report.run_document(run)))
+    if junit_file is not None:
+        write_atomically(junit_file, junit_report(run))
+    return run.exit_status
+
+
+def scan(
+    first: str | None, last: str | None, groups: Sequence[str], profile: str, seed: int, json_file: Path | None
+) -> Exit:
+    """Run the checks on every release from `first` to `last`, show the history and write the JSON asked for."""
+    plan = _plan(groups, profile, seed, "emulated")
+    with Bars(Console(stderr=True)) as bars:
+        releases = wheels.releases_between(first, last, bars.note)
+        sources = [resolve(release, bars.note) for release in releases]
+        runs = scan_releases(sources, plan, lambda release, *rest: bars.advance(f"sglang {release}", *rest))
+    for run in runs:
+        write_cases(run)
+    changes = transitions(runs)
+    show_scan(Console(), runs, changes)
+    if json_file is not None:
+        write_atomically(json_file, json_report.encode(json_report.scan_document(runs, changes)))
+    return combined(runs)
+
+
+def combined(runs: Sequence[Run]) -> Exit:
+    """The status of several runs: a finding anywhere, else anything that could not be judged."""
+    statuses = [run.exit_status for run in runs]
+    return next((status for status in (Exit.FINDINGS, Exit.UNKNOWN) if status in statuses), Exit.PASSED)
+
+
+def replay(case_file: Path, specs: Sequence[str], device: str) -> Exit:
+    """Run one case on each of `specs`, or on the default sglang, and show them side by side.
+
+    A case that names its check is judged by that check; one that names none by all that apply.
+    """
+    case = read_case(case_file)
+    if case.check and case.check not in CHECKS:
+        raise UsageError(f"{case_file} names the check {case.check!r}, which this harness does not have.")
+    _require_device(device)
+    console = Console(stderr=True)
+    with Bars(console) as bars:
+        sources = [resolve(spec, bars.note) for spec in specs] or [resolve(None, bars.note)]
+        replays = [_replayed(source, case, device) for source in sources]
+    show_replay(Console(), case.scenario, replays)
+    outcomes = [outcome.verdict.value for replay in replays for outcome in replay.outcomes.values()]
+    if "fail" in outcomes:
+        return Exit.FINDINGS
+    return Exit.PASSED if outcomes and set(outcomes) == {"pass"} else Exit.UNKNOWN
+
+
+def _replayed(source: Source, case: Case, device: str) -> Replayed:
+    checks = [CHECKS[case.check]] if case.check else list(CHECKS.values())
+    outcomes: dict[Check, Outcome] = {}
+    with Supervisor(source, device) as supervisor:
+        for one in (check for check in checks if check.applies(case.scenario)):
+            observations = supervisor.observe(Trial.needed(one, case.scenario))
+            outcomes[one] = one.outcome(case.scenario, observations)
+        (observation,) = supervisor.observe([case.scenario])
+        return Replayed(supervisor.info, observation, outcomes)
+
+
+def doctor() -> Exit:
+    """Show what is here and which subjects it makes possible; status 3 where there is none."""
+    console = Console()
+    items = examine()
+    possible = subjects(items)
+    for title, rows in (("this machine", items), ("subjects", possible)):
+        console.print(_table(title, rows))
+    return Exit.PASSED if any(item.present for item in possible) else Exit.UNKNOWN
+
+
+def _table(title: str, items: Sequence[Item]) -> Table:
+    table = Table(title, "", "found")
+    for item in items:
+        table.add_row(item.name, "[green]yes[/]" if item.present else "[yellow]no[/]", escape(item.detail))
+    return table
+
+
+def _plan(groups: Sequence[str], profile: str, seed: int, device: str) -> Plan:
+    checks_of(groups)
+    _require_device(device)
+    return Plan(tuple(groups), profile_named(profile), seed, device)
+
+
+def _require_device(device: str) -> None:
+    if device not in DEVICES:
+        raise UsageError(f"there is no device {device!r}: the devices are {', '.join(DEVICES)}.")
+    if device == "npu" and not has_npu():
+        raise CannotJudge("no NPU can be used here: `harness doctor` says what is missing.")

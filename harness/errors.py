@@ -1,0 +1,30 @@
+"""What can go wrong outside the code under test, and the exit status each gets."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit status of every `harness` command; documented in docs/cli.md."""
+
+    PASSED = 0
+    FINDINGS = 1
+    USAGE = 2
+    UNKNOWN = 3
+
+
+class HarnessError(Exception):
+    """A failure that is told to the user in one sentence, without a traceback."""
+
+    exit_status = Exit.UNKNOWN
+
+
+class UsageError(HarnessError):
+    """Wrong use or bad input: an unknown release, a broken case file, a directory that is no sglang."""
+
+    exit_status = Exit.USAGE
+
+
+class CannotJudge(HarnessError):
+    """Nothing was wrong with the request, but no verdict can be given: no network, no subject, no disk."""
+
+    exit_status = Exit.UNKNOWN

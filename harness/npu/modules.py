@@ -1,0 +1,83 @@
+"""The modules ``torch_npu`` and ``acl``: the parts that sglang touches without computing anything."""
+
+import enum
+import importlib.machinery
+import types
+from typing import Any
+
+import torch
+
+from harness.npu import runtime
+from harness.npu.operators import OperatorNamespace, is_operator, operator
+from harness.npu.registry import Stub
+
+
+class _TorchNpu(types.ModuleType):
+    """``torch_npu``: an unknown operator is a stub, any other unknown attribute is absent."""
+
+    def __getattr__(self, name: str) -> Any:
+        if is_operator(name):
+            return operator(name, "torch_npu")
+        raise AttributeError(f"torch_npu.{name} is not emulated (see harness/npu/modules.py)")
+
+
+_PROFILER = ("profile", "tensorboard_trace_handler", "_ExperimentalConfig", "ExportType", "ProfilerLevel")
+
+
+class ProfilerActivity(enum.Enum):
+    """What the NPU's profiler can watch."""
+
+    CPU = enum.auto()
+    NPU = enum.auto()
+
+
+def _weak_ref_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Assumption: a reference that keeps the tensor alive differs in memory use only."""
+    return tensor
+
+
+def _apply_patches(patches: Any) -> None:
+    """Assumption: the patches put the NPU's profiler in place of torch's, and profiling is not emulated."""
+
+
+def _get_device_info(device: int, attribute: int) -> tuple[int, int]:
+    """`acl.rt.get_device_info`. Assumption: sglang only asks for the architecture, whether it is the 3510."""
+    return (2201, 0)
+
+
+def _module(name: str, **contents: Any) -> types.ModuleType:
+    kind = _TorchNpu if name == "torch_npu" else types.ModuleType
+    module = kind(name)
+    # A spec, because importlib.util.find_spec refuses a loaded module without one; a package, for its
+    # submodules.
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    module.__path__ = []
+    vars(module).update(contents)
+    return module
+
+
+def build() -> dict[str, types.ModuleType]:
+    """The modules by name, each also an attribute of its parent; `torch.ops.npu` comes with them."""
+    torch.ops.npu = OperatorNamespace()  # type: ignore[attr-defined]
+    profiler = {name: Stub(f"torch_npu.profiler.{name}") for name in _PROFILER}
+    built = {
+        module.__name__: module
+        for module in (
+            # Assumption: sglang compares the version with nothing that matters to metadata.
+            _module("torch_npu", __version__=torch.__version__.partition("+")[0], _apply_patches=_apply_patches),
+            _module("torch_npu._C", _weak_ref_tensor=_weak_ref_tensor),
+            _module("torch_npu.profiler", ProfilerActivity=ProfilerActivity, **profiler),
+            _module("torch_npu.contrib"),
+            # Assumption: routing torch.cuda to torch.npu, as this module's import does, is not needed.
+            _module("torch_npu.contrib.transfer_to_npu"),
+            _module("torch_npu.multiprocessing"),
+            _module("torch_npu.multiprocessing.reductions"),
+            _module("acl", rt=types.SimpleNamespace(get_device_info=_get_device_info)),
+        )
+    }
+    built["torch_npu.npu"] = runtime
+    for name, module in built.items():
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(built[parent], child, module)
+    return built

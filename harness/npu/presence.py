@@ -1,0 +1,45 @@
+"""Whether a real NPU is here, and whether this process can still be given an emulated one."""
+
+import glob
+import importlib.util
+import os
+import sys
+
+
+def real_device() -> str | None:
+    """What shows that this machine has a usable real NPU, or None.
+
+    The device nodes are looked at rather than `torch_npu.npu.is_available()`: importing the real torch_npu
+    takes torch's only custom device slot, after which nothing can be emulated in this process.
+    """
+    nodes = sorted(glob.glob("/dev/davinci[0-9]*"))
+    if nodes and importlib.util.find_spec("torch_npu") is not None:
+        return nodes[0]
+    return None
+
+
+def refuse_beside_real_device() -> None:
+    """Raise `RuntimeError` where `real_device` finds one."""
+    found = real_device()
+    if found is not None:
+        raise RuntimeError(
+            f"A real NPU is here ({found}, and torch_npu is installed), so none is emulated: "
+            "set HARNESS_NPU_EMULATE=1 to emulate one nevertheless."
+        )
+
+
+def refuse_if_too_late() -> None:
+    """Raise `RuntimeError` where something has bound the device that was to be emulated."""
+    for name in ("sglang", "torch_npu"):
+        if name in sys.modules:
+            raise RuntimeError(
+                f"The NPU cannot be emulated in this process, because {name} is imported already: "
+                "call harness.npu.install() first, and where `import torch` loads torch_npu by itself, "
+                "set TORCH_DEVICE_BACKEND_AUTOLOAD=0."
+            )
+
+
+def keep_real_torch_npu_out() -> None:
+    """Stop `import torch` from loading an installed torch_npu of its own accord."""
+    if "torch" not in sys.modules and importlib.util.find_spec("torch_npu") is not None:
+        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"

@@ -1,0 +1,86 @@
+"""One scenario on several sglangs, side by side."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness.checks.check import Check
+from harness.checks.finding import Outcome, Verdict
+from harness.scenario import MetadataScenario, Scenario
+from harness.scenario.observation import Observation
+from harness.subject.frames import SubjectInfo
+
+COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.UNKNOWN: "yellow", Verdict.NOT_RUN: "dim"}
+
+
+class Replayed(NamedTuple):
+    """What one sglang showed: who it was, its observation of the scenario, and the outcome of each check."""
+
+    info: SubjectInfo
+    observation: Observation
+    outcomes: dict[Check, Outcome]
+
+
+def show_replay(console: Console, scenario: Scenario, replays: Sequence[Replayed]) -> None:
+    """The scenario, what each sglang made of it, the verdict of every check, and the findings in words."""
+    for line in describe(scenario):
+        console.print(escape(line), highlight=False, soft_wrap=True)
+    columns = [f"{replay.info.release} ({replay.info.spec})" for replay in replays]
+    seen = Table("seen", *columns)
+    rows = [_seen(replay.observation) for replay in replays]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        seen.add_row(escape(name), *(escape(row.get(name, "")) for row in rows))
+    console.print(seen)
+    verdicts = Table("check", *columns)
+    for check in dict.fromkeys(check for replay in replays for check in replay.outcomes):
+        cells = [replay.outcomes[check].verdict if check in replay.outcomes else None for replay in replays]
+        verdicts.add_row(check.id, *(f"[{COLOURS[cell]}]{cell.value}[/]" if cell else "" for cell in cells))
+    console.print(verdicts)
+    for replay in replays:
+        for outcome in replay.outcomes.values():
+            for finding in outcome.findings:
+                line = f"{replay.info.release}: {finding.message}: {finding.meaning} [{finding.fingerprint}]"
+                console.print(escape(line), highlight=False, soft_wrap=True)
+            if outcome.reason:
+                console.print(escape(f"{replay.info.release}: {outcome.reason}"), highlight=False, soft_wrap=True)
+
+
+def describe(scenario: Scenario) -> list[str]:
+    """The scenario in a few lines."""
+    if not isinstance(scenario, MetadataScenario):
+        return [f"start {scenario.algorithm} with device={scenario.device!r}"]
+    pool = scenario.pool
+    lines = [
+        f"{scenario.algorithm} {scenario.mode}, {scenario.executor}, attention {scenario.target}, "
+        f"{scenario.draft_tokens} draft tokens, page size {pool.page_size}, context {pool.context_length}, "
+        f"host lengths {scenario.host_view} as {scenario.host_dtype}"
+    ]
+    if scenario.buckets:
+        lines.append(f"captured batch sizes: {', '.join(map(str, scenario.buckets))}")
+    for number, batch in enumerate(scenario.rounds):
+        prefixes = [request.prefix for request in batch]
+        lags = f", host ahead by {[request.host_lag for request in batch]}" if scenario.lagging else ""
+        lines.append(f"round {number}: prefixes {prefixes}{lags}")
+    return lines
+
+
+def _seen(observation: Observation) -> dict[str, str]:
+    if observation.fault is not None:
+        return {"fault": f"{observation.fault.cause}: {observation.fault.reason}"}
+    if observation.verdict:
+        return {"answer": observation.verdict}
+    rows: dict[str, str] = {}
+    several = len(observation.seen) > 1
+    for number, seen in enumerate(observation.seen):
+        prefix = f"round {number} " if several else ""
+        if seen.error:
+            rows[f"{prefix}error"] = seen.error
+        for name, array in seen.fields.items():
+            text = str(array.values.tolist())
+            rows[prefix + name] = text if len(text) <= 60 else f"{text[:60]}… {list(array.shape)}"
+        for changed in seen.changed:
+            rows[f"{prefix}{changed.name} written"] = f"{list(changed.before)} → {list(changed.after)}"
+    return rows

@@ -1,0 +1,136 @@
+"""What a user reads: tables and findings, through Rich; plain lines where the output is no terminal."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness.bisect.transitions import Transition, all_findings, state
+from harness.campaign.run import Run
+from harness.campaign.tally import size
+from harness.checks.finding import Finding
+from harness.checks.registry import CHECKS
+from harness.report.judgement import ORDER, judge
+from harness.report.replay import command
+
+COLOURS = {"fault": "bold red", "unjudged": "bold red", "opt-in": "yellow", "latent": "yellow", "harmless": "dim"}
+SIGNS = {"wrong": "[bold red]✗[/]", "right": "[green]·[/]", "unknown": "[yellow]?[/]", "absent": " "}
+
+
+def name(run: Run) -> str:
+    """How a run's sglang is called in a table."""
+    return run.subject.release or run.subject.spec
+
+
+def by_weight(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings, those that hurt most first, and of these the simplest first."""
+    return sorted(findings, key=lambda finding: (ORDER.index(judge(finding.fingerprint).kind), size(finding)))
+
+
+def show_subject(console: Console, run: Run) -> None:
+    """One line: who was judged, on what, and with which profile and seed."""
+    versions = " ".join(f"{key} {value}" for key, value in run.subject.versions.items())
+    revision = f" at {run.subject.revision[:12]}" if run.subject.revision else ""
+    console.print(
+        f"sglang {run.subject.release}{revision} ({run.subject.spec}), device {run.subject.device}, {versions}, "
+        f"profile {run.profile}, seed {run.seed}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def show_run(console: Console, run: Run) -> None:
+    """Subject, counts per check, every finding with its judgement and replay command, and what was not judged."""
+    show_subject(console, run)
+    if run.checks:
+        table = Table("check", "ran", "failed", "unknown", "claim")
+        for check_id, counts in run.checks.items():
+            failed = f"[red]{counts.failed}[/]" if counts.failed else "0"
+            unknown = f"[yellow]{counts.unknown}[/]" if counts.unknown else "0"
+            table.add_row(check_id, str(counts.ran), failed, unknown, CHECKS[check_id].claim)
+        console.print(table)
+    for finding in by_weight(run.findings):
+        show_finding(console, run, finding)
+    for subject, reason in run.unknown.items():
+        console.print(f"[yellow]UNKNOWN[/] {escape(subject)}: {escape(reason)}", highlight=False, soft_wrap=True)
+    console.print(verdict(run), highlight=False, soft_wrap=True)
+
+
+def verdict(run: Run) -> str:
+    """The last line: how many findings of which weight, or that nothing was found."""
+    if not run.findings:
+        return "No verdict: see UNKNOWN above." if run.unknown else "All checks ran and passed."
+    kinds = [judge(finding.fingerprint).kind for finding in run.findings]
+    weights = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ORDER if kind in kinds)
+    return f"{len(kinds)} findings: {weights}."
+
+
+def show_finding(console: Console, run: Run, finding: Finding) -> None:
+    """A finding in four lines: what is wrong, what it means, how it was judged, how to see it again."""
+    judgement = judge(finding.fingerprint)
+    reports = f" ({', '.join(judgement.reports)})" if judgement.reports else ""
+    lines = (
+        f"\n[{COLOURS[judgement.kind]}]{judgement.kind.upper()}[/] [bold]{escape(finding.fingerprint)}[/]",
+        f"  {escape(finding.message)}",
+        f"  why it matters: {escape(finding.meaning)}",
+        f"  judgement: {escape(judgement.why)}{reports}",
+        f"  replay: {escape(command(run, finding))}",
+    )
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def show_scan(console: Console, runs: Sequence[Run], transitions: Sequence[Transition]) -> None:
+    """Release by group, the heaviest finding of each failing cell, then every finding along the releases."""
+    groups = list(dict.fromkeys(CHECKS[check_id].group for run in runs for check_id in run.checks)) or ["metadata"]
+    table = Table("release", *groups)
+    for run in runs:
+        table.add_row(name(run), *(_cell(run, group) for group in groups))
+    console.print(table)
+    for run in runs:
+        for group in groups:
+            for finding in by_weight(_of_group(run, group))[:1]:
+                console.print(
+                    f"\n[bold]{name(run)} {group}[/]: {escape(finding.message)}", soft_wrap=True, highlight=False
+                )
+                console.print(f"  {escape(command(run, finding))}", soft_wrap=True, highlight=False)
+        for subject, reason in run.unknown.items():
+            console.print(f"\n[yellow]{name(run)} UNKNOWN[/] {escape(subject)}: {escape(reason)}", soft_wrap=True)
+    _show_history(console, runs)
+    for change in transitions:
+        if judge(change.fingerprint).kind != "harmless":
+            console.print(_sentence(change), soft_wrap=True, highlight=False)
+
+
+def _of_group(run: Run, group: str) -> list[Finding]:
+    return [finding for finding in run.findings if CHECKS[finding.check].group == group]
+
+
+def _cell(run: Run, group: str) -> str:
+    found = _of_group(run, group)
+    if found:
+        heavy = sum(judge(finding.fingerprint).kind in ("fault", "unjudged") for finding in found)
+        return f"[red]{len(found)} findings[/], {heavy} that users meet" if heavy else f"{len(found)} lesser findings"
+    unknown = "subject" in run.unknown or any(CHECKS[c].group == group for c in run.unknown if c in CHECKS)
+    return "[yellow]UNKNOWN[/]" if unknown else "[green]right[/]"
+
+
+def _show_history(console: Console, runs: Sequence[Run]) -> None:
+    findings = by_weight(all_findings(runs).values())
+    if not findings:
+        return
+    table = Table("finding", *(name(run).removeprefix("0.5.") for run in runs), "judgement", title="wrong ✗, right ·")
+    for finding in findings:
+        signs = [SIGNS[state(run, finding)] for run in runs]
+        kind = judge(finding.fingerprint).kind
+        table.add_row(escape(finding.fingerprint), *signs, f"[{COLOURS[kind]}]{kind}[/]")
+    console.print()
+    console.print(table)
+
+
+def _sentence(change: Transition) -> str:
+    between = f", with {', '.join(change.skipped)} not judged between" if change.skipped else ""
+    if change.change == "broken":
+        return f"broken: {change.fingerprint} is right in {change.good} and wrong from {change.bad}{between}"
+    return f"fixed: {change.fingerprint} is wrong in {change.bad} and right from {change.good}{between}"

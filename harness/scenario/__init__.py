@@ -1,0 +1,8 @@
+"""What is tested, as data: scenarios, what subjects saw of them, and the strategies that draw them."""
+
+from harness.scenario.gate import GateScenario
+from harness.scenario.metadata import MetadataScenario, PageMap, Pool, Request
+
+Scenario = MetadataScenario | GateScenario
+
+__all__ = ["GateScenario", "MetadataScenario", "PageMap", "Pool", "Request", "Scenario"]

@@ -1,0 +1,60 @@
+"""A case file: one scenario with what is known about it, in JSON; `harness replay` takes it."""
+
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.files import write_atomically
+from harness.scenario import Scenario
+from harness.scenario.validity import why_invalid
+
+SCHEMA = 1
+
+
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A scenario and its history.
+
+    `check` and `fingerprint` name the finding it reproduces, `sglang` the release it was found in, `wrong_in` every
+    release that is known to be wrong and `reports` the public reports (`sglang#31739`).
+    """
+
+    schema: int
+    scenario: Scenario
+    check: str = ""
+    fingerprint: str = ""
+    sglang: str = ""
+    note: str = ""
+    reports: tuple[str, ...] = ()
+    wrong_in: tuple[str, ...] = ()
+
+
+class _Header(msgspec.Struct):
+    """The one field that every schema has."""
+
+    schema: int
+
+
+def read_case(path: Path) -> Case:
+    """Read and validate a case file; raises UsageError with one sentence for anything that is none."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the case {path}: {error.strerror or error}.") from error
+    try:
+        schema = msgspec.json.decode(data, type=_Header).schema
+        if schema > SCHEMA:
+            raise UsageError(
+                f"{path} has case schema {schema}, and this harness reads up to {SCHEMA}: update the harness."
+            )
+        case = msgspec.json.decode(data, type=Case)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no case file of this harness, or is cut short: {error}.") from error
+    if problem := why_invalid(case.scenario):
+        raise UsageError(f"{path} holds a scenario that cannot be: {problem}.")
+    return case
+
+
+def write_case(path: Path, case: Case) -> None:
+    """Write `case` to `path`, whole or not at all."""
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(case), indent=2) + b"\n")

@@ -1,0 +1,68 @@
+"""What a subject saw: the metadata fields of each round, the inputs it changed, or the fault it met."""
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+
+class Array(msgspec.Struct, frozen=True, array_like=True):
+    """An integer array on the wire: shape, and little-endian int32 values in C order."""
+
+    shape: tuple[int, ...]
+    data: bytes
+
+    @property
+    def values(self) -> npt.NDArray[np.int32]:
+        """The array itself, read-only."""
+        return np.frombuffer(self.data, dtype="<i4").reshape(self.shape)
+
+    @staticmethod
+    def of(values: npt.ArrayLike) -> "Array":
+        """Pack `values`; raises OverflowError where one does not fit int32."""
+        wide = np.asarray(values, dtype=np.int64)
+        if wide.size and (wide.max() > 2**31 - 1 or wide.min() < -(2**31)):
+            raise OverflowError(f"a metadata value does not fit int32: {wide.min()} to {wide.max()}")
+        return Array(wide.shape, wide.astype("<i4").tobytes())
+
+
+class Changed(msgspec.Struct, frozen=True, array_like=True):
+    """An input tensor that the call wrote to."""
+
+    name: str
+    dtype: str
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One round: metadata fields under sglang's own names, `error` where the backend raised instead.
+
+    Besides the fields of `ForwardMetadata`, a graph round has `host_lengths`: the list that the graph runner
+    hands to the captured operators before the replay.
+    """
+
+    fields: dict[str, Array] = {}
+    changed: tuple[Changed, ...] = ()
+    error: str = ""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """The subject gave no observation.
+
+    `unsupported`: this sglang has no such algorithm or option. `driver`: the harness could not drive this release.
+    `crash`, `hang`, `protocol`: the process died, went over its time limit, or spoke garbage.
+    """
+
+    cause: Literal["unsupported", "driver", "crash", "hang", "protocol"]
+    reason: str
+    stderr: str = ""
+
+
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came back for one scenario: one `Seen` for each round and build, in order, or a fault."""
+
+    seen: tuple[Seen, ...] = ()
+    verdict: str = ""  #: of a gate scenario: "accepted", or the sentence of the refusal
+    fault: Fault | None = None

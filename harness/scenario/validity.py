@@ -1,0 +1,72 @@
+"""Which scenarios make sense: the rules that the strategies keep, for scenarios that come from a file."""
+
+from harness.scenario import Scenario
+from harness.scenario.metadata import Algorithm, MetadataScenario, Mode, Request
+
+#: Modes that an algorithm has. `NONE` is a server without speculative decoding.
+MODES: dict[Algorithm, tuple[Mode, ...]] = {
+    "NONE": ("extend", "decode"),
+    "EAGLE": ("target_verify", "draft_decode", "draft_extend"),
+    "EAGLE3": ("target_verify", "draft_decode", "draft_extend"),
+    "STANDALONE": ("target_verify", "draft_decode", "draft_extend"),
+    "NGRAM": ("target_verify",),
+    "DFLASH": ("target_verify", "draft_block"),
+    "DSPARK": ("target_verify", "draft_block"),
+}
+MAX_REQUESTS = 64
+MAX_DRAFT_TOKENS = 32
+MAX_POSITIONS = 1 << 20
+
+
+def why_invalid(scenario: Scenario) -> str:
+    """The first rule that `scenario` breaks, as a clause, or an empty string."""
+    if not isinstance(scenario, MetadataScenario):
+        return ""
+    pool = scenario.pool
+    rules: list[tuple[bool, str]] = [
+        (scenario.mode in MODES[scenario.algorithm], f"{scenario.algorithm} has no mode {scenario.mode}"),
+        (1 <= scenario.draft_tokens <= MAX_DRAFT_TOKENS, f"draft_tokens={scenario.draft_tokens} is not in 1 to 32"),
+        (pool.page_size >= 1 and pool.context_length >= 1, "page_size and context_length must be positive"),
+        (1 <= pool.rows <= MAX_REQUESTS, f"pool.rows={pool.rows} is not in 1 to {MAX_REQUESTS}"),
+        (pool.rows * scenario.capacity <= MAX_POSITIONS, f"the pool holds more than {MAX_POSITIONS} positions"),
+        (pool.page_stride >= 1 and pool.shared_pages >= 0, "page_stride and shared_pages must not be negative"),
+        (0 <= scenario.step < scenario.draft_tokens, f"step={scenario.step} is not below draft_tokens"),
+        (scenario.step == 0 or scenario.mode == "draft_decode", "only draft_decode has steps"),
+        ((scenario.window > 0) == (scenario.target == "swa"), "window goes with the target swa, and only with it"),
+        (scenario.executor == "eager" or bool(scenario.buckets), "a graph needs captured buckets"),
+        (scenario.executor == "eager" or scenario.mode != "extend", "an extend is never captured"),
+        (all(0 < bucket <= MAX_REQUESTS for bucket in scenario.buckets), "a bucket is not in 1 to 64"),
+        (1 <= scenario.builds <= 4, f"builds={scenario.builds} is not in 1 to 4"),
+        (bool(scenario.rounds), "it has no rounds"),
+        (scenario.host_view != "bound" or scenario.algorithm == "DFLASH", "only DFlash publishes a reserved bound"),
+        (
+            scenario.mode != "draft_decode" or scenario.draft_tokens >= 3,
+            "a draft decode needs draft_tokens of 3 or more",
+        ),
+        (scenario.mode != "draft_decode" or scenario.step <= scenario.draft_tokens - 3, "that step gets no metadata"),
+        (scenario.host_view == "published" or not scenario.lagging, "only published host lengths can lag"),
+        (scenario.mode not in ("extend", "decode", "draft_extend") or not scenario.lagging, "that mode cannot lag"),
+    ]
+    problem = next((sentence for holds, sentence in rules if not holds), "")
+    return problem or next((p for batch in scenario.rounds if (p := _why_invalid_batch(scenario, batch))), "")
+
+
+def _why_invalid_batch(scenario: MetadataScenario, batch: tuple[Request, ...]) -> str:
+    if not batch and scenario.executor == "eager":
+        return "an eager batch without requests is never built (sglang skips it)"
+    if scenario.executor == "graph" and len(batch) > max(scenario.buckets):
+        return f"a batch of {len(batch)} fits no captured bucket"
+    if len({request.row for request in batch}) != len(batch):
+        return "two requests of one batch share a row"
+    for request in batch:
+        if not 1 <= request.row <= scenario.pool.rows:
+            return f"row {request.row} is not in 1 to {scenario.pool.rows}"
+        if not 0 <= request.prefix <= scenario.pool.context_length:
+            return f"prefix {request.prefix} is not in 0 to the context length {scenario.pool.context_length}"
+        if not 0 <= request.new_tokens <= scenario.pool.context_length - request.prefix + scenario.draft_tokens:
+            return f"new_tokens={request.new_tokens} goes past the context"
+        if scenario.mode in ("extend", "draft_extend") and request.new_tokens < 1:
+            return f"{scenario.mode} needs new_tokens of 1 or more"
+        if not 0 <= request.prefix + request.host_lag <= scenario.pool.context_length:
+            return f"host_lag={request.host_lag} puts the host's prefix outside the context"
+    return ""

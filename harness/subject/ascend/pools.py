@@ -1,0 +1,173 @@
+"""Real pools and allocators of sglang, filled so that every row holds the pages that the scenario gives it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.scenario.metadata import MetadataScenario, PageMap
+from harness.subject.ascend import releases
+
+DTYPE = torch.float32
+HEADS, HEAD_SIZE = 1, 16  # attention does not run here, so KV is kept as small as a pool allows
+LORA_RANK, ROPE_SIZE = 16, 8
+
+
+class LayoutError(Exception):
+    """The allocator did not hand out the pages in the order it was given: the driver does not know this release."""
+
+
+class Pools:
+    """`ReqToTokenPool`, the NPU KV pool and its allocator for one geometry; `lay_out` fills the rows."""
+
+    def __init__(self, scenario: MetadataScenario, device: str) -> None:
+        from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
+
+        pool = scenario.pool
+        self.page_size = pool.page_size
+        self.pages = PageMap(scenario).pages_per_row * pool.rows
+        self.req_to_token_pool = ReqToTokenPool(
+            size=pool.rows,
+            max_context_len=releases.row_columns(scenario),
+            device=device,
+            enable_memory_saver=False,
+        )
+        self.hybrid = scenario.target == "swa"
+        self.kv_pool = _kv_pool(scenario.target, self.pages * pool.page_size, pool.page_size, device)
+        self.allocator = _allocator(self, device)
+        self.layout: tuple[int, int] | None = None
+        self.tables: dict[tuple[int, int], torch.Tensor] = {}
+        self.mappings: dict[tuple[int, int], torch.Tensor] = {}
+
+    def lay_out(self, scenario: MetadataScenario) -> None:
+        """Make `req_to_token` (and the hybrid mapping) what `scenario.pool` says; kept per layout, so it is cheap."""
+        layout = (scenario.pool.page_stride, scenario.pool.shared_pages)
+        if layout == self.layout:
+            return
+        if layout not in self.tables:
+            self._allocate(scenario, layout)
+        self.req_to_token_pool.req_to_token.copy_(self.tables[layout])
+        if self.hybrid:
+            self.kv_pool.full_to_swa_index_mapping.copy_(self.mappings[layout])
+        self.layout = layout
+
+    def _allocate(self, scenario: MetadataScenario, layout: tuple[int, int]) -> None:
+        """Hand every row its pages through the release's own allocator."""
+        pages = PageMap(scenario)
+        order = [1 + (number * pages.stride) % pages.pages for number in range(pages.pages)]
+        self.allocator.clear()
+        full = getattr(self.allocator, "full_attn_allocator", self.allocator)
+        _set_free_pages(full, order)
+        if self.hybrid:
+            _set_free_pages(self.allocator.swa_attn_allocator, [pages.swa_page(page) for page in order])
+        counts = [pages.pages_per_row] + [pages.own] * (scenario.pool.rows - 1)
+        slots = self._slots(counts)
+        row_slots = torch.split(slots, [count * self.page_size for count in counts])
+        shared = row_slots[0][: pages.shared * self.page_size]
+        table = torch.zeros_like(self.req_to_token_pool.req_to_token)
+        for row, own in enumerate(row_slots, start=1):
+            whole = own if row == 1 else torch.cat([shared, own])
+            table[row] = whole[: table.shape[1]].to(torch.int32)
+        self._verify(table, scenario, pages)
+        self.tables[layout] = table
+        if self.hybrid:
+            self.mappings[layout] = self.kv_pool.full_to_swa_index_mapping.clone()
+
+    def _slots(self, counts: list[int]) -> torch.Tensor:
+        lengths = torch.tensor([count * self.page_size for count in counts], dtype=torch.int64)
+        total = int(lengths.sum())
+        if self.page_size == 1:
+            slots = self.allocator.alloc(total)
+        else:
+            none = torch.zeros_like(lengths)
+            slots = releases.call(
+                self.allocator.alloc_extend,
+                prefix_lens=none,
+                prefix_lens_cpu=none,
+                seq_lens=lengths,
+                seq_lens_cpu=lengths,
+                last_loc=none - 1,
+                extend_num_tokens=total,
+            )
+        if slots is None:
+            raise LayoutError(f"the allocator has no {total} slots")
+        return torch.as_tensor(slots)
+
+    def _verify(self, table: torch.Tensor, scenario: MetadataScenario, pages: PageMap) -> None:
+        """Rows must hold what the scenario says, or every expectation would be about another pool."""
+        actual = (table[1:, :: self.page_size] // self.page_size).cpu().numpy()
+        wanted = [[pages.page(row, index) for index in range(actual.shape[1])] for row in range(1, actual.shape[0] + 1)]
+        if not np.array_equal(actual, np.array(wanted)):
+            raise LayoutError("the allocator handed out other pages than it was given")
+
+
+def _kv_pool(target: str, size: int, page_size: int, device: str) -> Any:
+    from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMHATokenToKVPool, NPUMLATokenToKVPool
+    from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
+
+    common = {"size": size, "page_size": page_size, "dtype": DTYPE, "device": device, "enable_memory_saver": False}
+    if target == "mla":
+        return NPUMLATokenToKVPool(
+            kv_lora_rank=LORA_RANK, qk_rope_head_dim=ROPE_SIZE, index_head_dim=None, layer_num=1, **common
+        )
+    heads = {"head_num": HEADS, "head_dim": HEAD_SIZE}
+    if target == "swa":
+        common.pop("enable_memory_saver")
+        return SWAKVPool(
+            size_swa=size,
+            swa_attention_layer_ids=[1],
+            full_attention_layer_ids=[0],
+            token_to_kv_pool_class=NPUMHATokenToKVPool,
+            enable_memory_saver=False,
+            **heads,
+            **common,
+        )
+    return NPUMHATokenToKVPool(layer_num=1, **heads, **common)
+
+
+def _allocator(pools: Pools, device: str) -> Any:
+    from sglang.srt.hardware_backend.npu.allocator_npu import NPUPagedTokenToKVPoolAllocator
+    from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator
+    from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
+
+    size = pools.pages * pools.page_size
+    arguments = {
+        "size": size,
+        "size_swa": size,
+        "page_size": pools.page_size,
+        "dtype": DTYPE,
+        "device": device,
+        "kvcache": pools.kv_pool,
+        "need_sort": False,
+        "req_to_token_pool": pools.req_to_token_pool,
+    }
+    if pools.hybrid:
+        return releases.call(SWATokenToKVPoolAllocator, **arguments)
+    return releases.call(
+        TokenToKVPoolAllocator if pools.page_size == 1 else NPUPagedTokenToKVPoolAllocator, **arguments
+    )
+
+
+def _set_free_pages(allocator: Any, order: list[int]) -> None:
+    allocator.free_pages = torch.tensor(order, dtype=torch.int64)
+    if hasattr(allocator, "release_pages"):
+        allocator.release_pages = torch.empty(0, dtype=torch.int64)
+
+
+#: The parts of a model that a backend asks for.
+def model_config(scenario: MetadataScenario) -> SimpleNamespace:
+    """A stand-in `ModelConfig`: the attributes that `AscendAttnBackend.__init__` reads (0.5.15 to 0.5.23)."""
+    from sglang.srt.configs.model_config import AttentionArch
+
+    return SimpleNamespace(
+        dtype=DTYPE,
+        attention_arch=AttentionArch.MLA if scenario.target == "mla" else AttentionArch.MHA,
+        context_len=scenario.pool.context_length,
+        hf_config=SimpleNamespace(architectures=["Qwen3ForCausalLM"]),
+        num_attention_heads=HEADS,
+        use_alibi=False,
+        kv_lora_rank=LORA_RANK,
+        qk_rope_head_dim=ROPE_SIZE,
+        qk_nope_head_dim=HEAD_SIZE,
+    )

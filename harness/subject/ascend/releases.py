@@ -1,0 +1,83 @@
+"""What differs between releases, and nothing else: how sglang is configured, and what a release has.
+
+Each entry says since when, and was read in the sources of 0.5.15 to 0.5.23.
+"""
+
+import inspect
+from contextlib import ExitStack
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any
+
+from harness.scenario.metadata import SPARE_COLUMNS, MetadataScenario
+
+#: One rank, no data parallelism. Names that a release does not know are left out.
+PARALLEL = {
+    "tp_size": 1,
+    "tp_rank": 0,
+    "attn_tp_size": 1,
+    "attn_tp_rank": 0,
+    "attn_cp_size": 1,
+    "attn_cp_rank": 0,
+    "attn_dcp_size": 1,
+    "attn_dcp_rank": 0,
+    "dcp_enabled": False,
+}
+
+
+def call(function: Any, **arguments: Any) -> Any:
+    """Call `function` with those of `arguments` that its signature has: constructors gain parameters over time."""
+    parameters = inspect.signature(function).parameters
+    return function(**{name: value for name, value in arguments.items() if name in parameters})
+
+
+def publish_server_args(fields: dict[str, Any]) -> Any:
+    """Make `fields` the server arguments of this process and return them.
+
+    From 0.5.16 sglang has an override for tests; 0.5.15 takes any object that its readers are content with.
+    """
+    from sglang.srt.runtime_context import get_context
+
+    context = get_context()
+    if hasattr(context, "override_server_args"):
+        return context.override_server_args(**fields).install()
+    server_args = SimpleNamespace(**fields)
+    context.set_server_args(server_args)
+    return server_args
+
+
+def override_parallel() -> ExitStack:
+    """Force the topology of one rank until the returned stack is closed.
+
+    The names grew with the releases (`dcp_enabled` in 0.5.17, `attn_dcp_size` later), so an unknown one is dropped.
+    """
+    from sglang.srt.runtime_context import get_parallel
+
+    stack = ExitStack()
+    for name, value in PARALLEL.items():
+        try:
+            stack.enter_context(get_parallel().override(**{name: value}))
+        except ValueError as error:
+            if "unknown parallel field" not in str(error):
+                raise
+    return stack
+
+
+def capabilities() -> tuple[str, ...]:
+    """Algorithms that this release knows, and `absent-host` where the host mirror is optional (0.5.23)."""
+    from sglang.srt.environ import envs
+    from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+
+    known = [name for name in SpeculativeAlgorithm.__members__ if name != "NONE"]
+    if hasattr(envs, "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS"):
+        known.append("absent-host")
+    return tuple(sorted(known))
+
+
+def row_columns(scenario: MetadataScenario) -> int:
+    """Columns of `req_to_token`: context, block and four; from 0.5.16 the whole page-aligned reservation too."""
+    block, page = scenario.draft_tokens, scenario.pool.page_size
+    spare = SPARE_COLUMNS + block
+    if find_spec("sglang.srt.mem_cache.allocation_sizing") is not None and page > 1:
+        spare = max(spare, 2 * block + page - 1)
+    return scenario.pool.context_length + spare

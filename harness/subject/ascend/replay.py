@@ -1,0 +1,195 @@
+"""The graph executor: capture per bucket, then the release's own graph runner for every replay.
+
+What is real: the backend's capture and replay methods, `build_replay_fb_view`, and the code of `NPUGraphRunner.execute`
+(or `_replay_graph` of the EAGLE runners) that computes the list of host lengths for the captured operators. What the
+driver does itself: the copy into the padded static buffers, by the fill values of `cuda_graph_buffer_registry.py`
+(lengths, rows, locations and positions of padded rows are 0 in 0.5.15 to 0.5.23), and the device graph, which here only
+notes the lengths that it is given.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from harness.scenario.metadata import MetadataScenario
+from harness.subject.ascend import releases
+from harness.subject.ascend.batch import Batch, BatchBuilder
+
+
+class NotingGraph:
+    """Stands where the captured device graph would be: notes the host lengths that a replay is given."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output
+        self.lengths: list[list[int]] = []
+
+    def replay_with_input_update(
+        self, key: Any, seq_lens: Any = None, cpu_update_input: Any = None, **options: Any
+    ) -> Any:
+        """One list for every captured operator, or one per draft step."""
+        if cpu_update_input is not None:
+            self.lengths = [list(value) for update in cpu_update_input for value in update.values()]
+        else:
+            self.lengths = [list(seq_lens)]
+        return self.output
+
+
+class Buffers(SimpleNamespace):
+    """The static input buffers of a graph runner; dtypes as in `runner_utils/buffers.py`."""
+
+    def __init__(self, most: int, width: int, device: str) -> None:
+        super().__init__(
+            seq_lens=torch.zeros(most, dtype=torch.int64, device=device),
+            seq_lens_cpu=torch.zeros(most, dtype=torch.int64),
+            req_pool_indices=torch.zeros(most, dtype=torch.int64, device=device),
+            out_cache_loc=torch.zeros(most * width, dtype=torch.int32, device=device),
+            positions=torch.zeros(most * width, dtype=torch.int64, device=device),
+            input_ids=torch.zeros(most * width, dtype=torch.int64, device=device),
+            encoder_lens=None,
+            mamba_track_indices=None,
+        )
+
+    def fill(self, forward_batch: Any, raw: int, padded: int, width: int) -> None:
+        """Copy the live rows and zero the padded ones; a source that is None leaves its buffer as it was."""
+        for name, live, all_rows in (
+            ("seq_lens", raw, padded),
+            ("seq_lens_cpu", raw, padded),
+            ("req_pool_indices", raw, padded),
+            ("out_cache_loc", raw * width, padded * width),
+            ("positions", raw * width, padded * width),
+        ):
+            source = getattr(forward_batch, name)
+            if source is not None:
+                buffer = getattr(self, name)
+                buffer[:live].copy_(source[:live])
+                buffer[live:all_rows].zero_()
+
+
+class GraphExecutor:
+    """Captured buckets of one scenario over one backend."""
+
+    def __init__(self, scenario: MetadataScenario, backend: Any, model_runner: Any, builder: BatchBuilder) -> None:
+        self.backend = backend
+        self.builder = builder
+        self.mode = builder.modes[scenario.mode]
+        self.buckets = sorted(scenario.buckets)
+        self.width = 1 if scenario.mode in ("decode", "draft_decode") else scenario.draft_tokens
+        self.buffers = Buffers(self.buckets[-1], self.width, builder.device)
+        self.runner = _runner(scenario, self, model_runner)
+        backend.init_cuda_graph_state(self.buckets[-1], self.buckets[-1] * self.width)
+        for bucket in reversed(self.buckets):
+            self._capture(scenario, bucket)
+
+    def _capture(self, scenario: MetadataScenario, bucket: int) -> None:
+        view = self._view_of_buffers(bucket)
+        view.forward_mode = self.mode
+        view.spec_info = self.builder.spec_info(scenario, bucket * self.width)
+        view.spec_algorithm = self.builder.algorithm(scenario.algorithm)
+        self.backend.init_forward_metadata_out_graph(view, in_capture=True)
+
+    def _view_of_buffers(self, bucket: int) -> Any:
+        buffers = self.buffers
+        tokens = bucket * self.width
+        return self.builder.forward_batch(
+            forward_mode=self.mode,
+            batch_size=bucket,
+            input_ids=buffers.input_ids[:tokens],
+            req_pool_indices=buffers.req_pool_indices[:bucket],
+            seq_lens=buffers.seq_lens[:bucket],
+            seq_lens_cpu=buffers.seq_lens_cpu[:bucket],
+            seq_lens_sum=0,
+            out_cache_loc=buffers.out_cache_loc[:tokens],
+            positions=buffers.positions[:tokens],
+        )
+
+    def replay(self, batch: Batch) -> list[list[int]]:
+        """Pad and replay one batch; returns the host lengths that the graph was given, per captured step."""
+        forward_batch = batch.forward_batch
+        if self.mode in (self.builder.modes["draft_decode"],) and hasattr(self.runner, "speculative_num_steps"):
+            self.load(forward_batch)
+            self.runner._replay_graph(self.runner.bs, self._draft_view(forward_batch))
+        elif hasattr(self.runner, "replays_draft_extend"):
+            self.load(forward_batch)
+            self.runner._replay_graph(self.runner.bs, forward_batch)
+        else:
+            self.runner.execute(forward_batch)
+        lengths: list[list[int]] = self.runner.backend.lengths
+        return lengths
+
+    def load(self, forward_batch: Any, pp_proxy_tensors: Any = None) -> None:
+        """`load_batch` of the runner: pad to the bucket, then the backend's replay metadata."""
+        raw = forward_batch.batch_size
+        padded = min(bucket for bucket in self.buckets if bucket >= raw)
+        self.buffers.fill(forward_batch, raw, padded, self.width)
+        self.runner.raw_bs, self.runner.bs = raw, padded
+        self.runner.raw_num_token = raw * self.width
+        self.backend.init_forward_metadata_out_graph(self._replay_view(forward_batch, raw, padded))
+
+    def _replay_view(self, forward_batch: Any, raw: int, padded: int) -> Any:
+        from sglang.srt.model_executor.runner.decode_cuda_graph_runner import build_replay_fb_view
+
+        return releases.call(
+            build_replay_fb_view,
+            forward_batch=forward_batch,
+            buffers=self.buffers,
+            bs=padded,
+            raw_bs=raw,
+            num_tokens=padded * self.width,
+            global_num_tokens_cpu=None,
+            seq_len_fill_value=self.backend_fill_value(),
+            capture_forward_mode=self.mode,
+            is_encoder_decoder=False,
+        )
+
+    def _draft_view(self, forward_batch: Any) -> Any:
+        """The EAGLE draft runner hands its replay the padded host buffer, unless the batch fits its bucket."""
+        if forward_batch.batch_size == self.runner.bs or forward_batch.seq_lens_cpu is None:
+            return forward_batch
+        return SimpleNamespace(seq_lens_cpu=self.buffers.seq_lens_cpu[: self.runner.bs])
+
+    def backend_fill_value(self) -> int:
+        """The length that a padded row is given; 0 on Ascend."""
+        first = getattr(self.backend, "attn_backends", [self.backend])[0]
+        return int(first.get_cuda_graph_seq_len_fill_value())
+
+
+def _runner(scenario: MetadataScenario, executor: GraphExecutor, model_runner: Any) -> Any:
+    """A real graph runner without its constructor, which would load a model and capture it."""
+    from sglang.srt.hardware_backend.npu.graph_runner.npu_graph_runner import NPUGraphRunner
+    from sglang.srt.model_executor.forward_batch_info import PPProxyTensors
+
+    if scenario.mode == "draft_decode":
+        from sglang.srt.hardware_backend.npu.graph_runner.eagle_draft_npu_graph_runner import (
+            EAGLEDraftNpuGraphRunner,
+        )
+
+        runner = object.__new__(EAGLEDraftNpuGraphRunner)
+        runner.speculative_num_steps = scenario.draft_tokens - 1
+    elif scenario.mode == "draft_extend":
+        from sglang.srt.hardware_backend.npu.graph_runner.eagle_draft_extend_npu_graph_runner import (
+            EAGLEDraftExtendNpuGraphRunner,
+        )
+
+        runner = object.__new__(EAGLEDraftExtendNpuGraphRunner)
+        runner.replays_draft_extend = True
+    else:
+        runner = object.__new__(NPUGraphRunner)
+    runner.__dict__.update(
+        model_runner=model_runner,
+        attn_backend=executor.backend,
+        backend=NotingGraph(PPProxyTensors({})),
+        buffers=executor.buffers,
+        is_dllm=False,
+        if_use_v2=False,
+        use_fias_v2_bsnd=False,
+        enable_pdmux=False,
+        capture_forward_mode=executor.mode,
+        num_tokens_per_bs=executor.width,
+        captured_req_width=executor.width,
+        load_batch=executor.load,
+        _make_graph_key=lambda bs, *rest: bs,
+    )
+    if hasattr(runner, "_init_arch_map"):
+        runner._init_arch_map()
+    return runner

@@ -1,0 +1,97 @@
+"""Length-prefixed msgpack over a pair of file descriptors, with a time limit on reading.
+
+The whole protocol: a subject says `Hello` once, then answers each `Observe` with one `Observed`. The same frames
+work through `ssh`, `docker exec` or a wrapper script, since nothing but stdin and stdout is used.
+"""
+
+import os
+import select
+import struct
+import time
+
+import msgspec
+
+from harness.scenario import Scenario
+from harness.scenario.observation import Fault, Observation
+
+PREFIX = struct.Struct("<I")
+#: No honest frame is larger; a larger length is garbage that was read as one.
+MAX_FRAME = 1 << 30
+
+
+class SubjectInfo(msgspec.Struct, frozen=True):
+    """Who answered: part of every report.
+
+    `release` and `revision` name the sglang, `device` is `emulated` or the name of the accelerator, `versions` has
+    torch, torch_npu, CANN and Python, `capabilities` what the release has that others have not (see `releases.py`).
+    """
+
+    kind: str
+    release: str
+    device: str
+    versions: dict[str, str]
+    capabilities: tuple[str, ...] = ()
+    revision: str = ""
+    spec: str = ""
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    """The subject is ready, or says why it never will be."""
+
+    info: SubjectInfo | None = None
+    fault: Fault | None = None
+
+
+class Observe(msgspec.Struct, frozen=True, tag=True):
+    """Run these scenarios; `limit` is the time for all of them together, in seconds."""
+
+    limit: float
+    scenarios: tuple[Scenario, ...]
+
+
+class Observed(msgspec.Struct, frozen=True, tag=True):
+    """One observation for each scenario, in order; or one fault for the frame as a whole."""
+
+    observations: tuple[Observation, ...] = ()
+    fault: Fault | None = None
+
+
+class ProtocolError(Exception):
+    """The other side closed, or sent something that is no frame."""
+
+
+class DeadlineError(Exception):
+    """The other side did not answer in time."""
+
+
+def write_frame(descriptor: int, payload: bytes) -> None:
+    """Write one frame; raises ProtocolError where nobody reads."""
+    view = memoryview(PREFIX.pack(len(payload)) + payload)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError as error:
+        raise ProtocolError(f"the other side does not read: {error.strerror}") from error
+
+
+def read_frame(descriptor: int, limit: float | None = None) -> bytes:
+    """Read one frame; raises DeadlineError after `limit` seconds, ProtocolError for an end or for garbage."""
+    deadline = None if limit is None else time.monotonic() + limit
+    (length,) = PREFIX.unpack(_read(descriptor, PREFIX.size, deadline))
+    if length > MAX_FRAME:
+        raise ProtocolError(f"a frame of {length} bytes: this is no frame")
+    return _read(descriptor, length, deadline)
+
+
+def _read(descriptor: int, size: int, deadline: float | None) -> bytes:
+    chunks = bytearray()
+    while len(chunks) < size:
+        if deadline is not None:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not select.select([descriptor], [], [], remaining)[0]:
+                raise DeadlineError
+        chunk = os.read(descriptor, min(size - len(chunks), 1 << 20))
+        if not chunk:
+            raise ProtocolError("the other side closed the connection")
+        chunks += chunk
+    return bytes(chunks)

@@ -1,0 +1,113 @@
+"""The warm template: it imports sglang once and forks a worker for the scenarios.
+
+The worker does the work; the template passes frames through and watches. A worker that crashes or hangs is an
+observation (`Fault`), and the next worker is forked in milliseconds instead of the ten seconds of an import.
+Forking is safe because the template never touches the device: it imports, and that is all.
+"""
+
+import gc
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+import msgspec
+
+from harness.scenario.observation import Fault, Observation
+from harness.subject.frames import (
+    DeadlineError,
+    Observe,
+    Observed,
+    ProtocolError,
+    read_frame,
+    write_frame,
+)
+
+Driver = Callable[[Observe], tuple[Observation, ...]]
+
+
+class _FrameLimit(msgspec.Struct, tag="Observe"):
+    """The part of an `Observe` that the template needs; the scenarios stay undecoded."""
+
+    limit: float
+
+
+class Template:
+    """Forks workers that run `driver`, one at a time."""
+
+    def __init__(self, make_driver: Callable[[], Driver]) -> None:
+        self.make_driver = make_driver
+        self.worker = 0
+        self.connection: socket.socket | None = None
+
+    def serve(self, requests: int, replies: int) -> None:
+        """Answer frames from descriptor `requests` on descriptor `replies` until the other side closes."""
+        gc.collect()
+        gc.freeze()
+        while True:
+            try:
+                frame = read_frame(requests)
+            except ProtocolError:
+                self.stop()
+                return
+            write_frame(replies, self._answer(frame))
+
+    def _answer(self, frame: bytes) -> bytes:
+        limit = msgspec.msgpack.decode(frame, type=_FrameLimit).limit
+        if self.connection is None:
+            self._fork()
+        assert self.connection is not None
+        descriptor = self.connection.fileno()
+        try:
+            write_frame(descriptor, frame)
+            return read_frame(descriptor, limit)
+        except DeadlineError:
+            fault = Fault("hang", f"no answer within {limit:g} s")
+            self.stop()
+        except (ProtocolError, OSError):
+            fault = Fault("crash", self._how_it_ended())
+        return msgspec.msgpack.encode(Observed(fault=fault))
+
+    def _fork(self) -> None:
+        here, there = socket.socketpair()
+        self.worker = os.fork()
+        if self.worker == 0:
+            here.close()
+            status = 1
+            try:
+                _work(self.make_driver(), there.fileno())
+                status = 0
+            finally:
+                os._exit(status)
+        there.close()
+        self.connection = here
+
+    def _how_it_ended(self) -> str:
+        _, status = os.waitpid(self.worker, 0)
+        self._forget()
+        if os.WIFSIGNALED(status):
+            return f"the subject was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        return f"the subject ended with status {os.waitstatus_to_exitcode(status)}"
+
+    def stop(self) -> None:
+        """End the worker, if there is one."""
+        if self.connection is not None:
+            os.kill(self.worker, signal.SIGKILL)
+            os.waitpid(self.worker, 0)
+            self._forget()
+
+    def _forget(self) -> None:
+        assert self.connection is not None
+        self.connection.close()
+        self.connection = None
+
+
+def _work(driver: Driver, descriptor: int) -> None:
+    decoder = msgspec.msgpack.Decoder(Observe)
+    encoder = msgspec.msgpack.Encoder()
+    while True:
+        try:
+            frame = read_frame(descriptor)
+        except ProtocolError:
+            return
+        write_frame(descriptor, encoder.encode(Observed(driver(decoder.decode(frame)))))
