@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from harness.errors import CannotJudge, UsageError
 from harness.subject import wheels
@@ -27,9 +28,7 @@ def write_sglang(directory: Path, files: dict[str, str] | None = None, *, metada
         **(files or {}),
     }
     if metadata:
-        contents[f"sglang-{metadata}.dist-info/METADATA"] = (
-            f"Name: sglang\nVersion: {metadata}\n\nVersion: no\n"
-        )
+        contents[f"sglang-{metadata}.dist-info/METADATA"] = f"Name: sglang\nVersion: {metadata}\n\nVersion: no\n"
     for name, content in contents.items():
         file = directory / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,16 +75,12 @@ def _own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     kept = [
-        entry
-        for entry in sys.path
-        if entry and importlib.machinery.PathFinder.find_spec("sglang", [entry]) is None
+        entry for entry in sys.path if entry and importlib.machinery.PathFinder.find_spec("sglang", [entry]) is None
     ]
     monkeypatch.setattr(sys, "path", kept)
 
 
-def test_an_installed_sglang_is_found_without_importing_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installed_sglang_is_found_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = write_sglang(tmp_path / "site", metadata="0.5.19")
     monkeypatch.syspath_prepend(site)
     expected = Source(spec="installed", kind="installed", path=str(site), release="0.5.19")
@@ -164,9 +159,7 @@ def test_a_directory_that_is_no_sglang_is_told_from_one_without_the_ascend_backe
         resolve(".")
     write_sglang(tmp_path / "old")
     (tmp_path / "old" / ASCEND_BACKEND).unlink()
-    with pytest.raises(
-        UsageError, match=f"old is an sglang that has no Ascend backend: {ASCEND_BACKEND} is missing"
-    ):
+    with pytest.raises(UsageError, match=f"old is an sglang that has no Ascend backend: {ASCEND_BACKEND} is missing"):
         resolve(str(tmp_path / "old"))
 
 
@@ -176,9 +169,7 @@ def test_an_installed_sglang_without_the_ascend_backend_is_wrong_use(
     site = write_sglang(tmp_path / "site", metadata="0.4.0")
     (site / ASCEND_BACKEND).unlink()
     monkeypatch.syspath_prepend(site)
-    with pytest.raises(
-        UsageError, match="the installed sglang, .*site, is an sglang that has no Ascend backend"
-    ):
+    with pytest.raises(UsageError, match=r"the installed sglang, .*site, is an sglang that has no Ascend backend"):
         resolve(None)
 
 
@@ -212,7 +203,7 @@ def test_a_commit_after_a_tag_has_a_valid_release_that_tells_the_distance(tmp_pa
     found = resolve(str(checkout))
     assert found.release.startswith("0.5.18+2.g")
     assert revision.startswith(found.release.removeprefix("0.5.18+2.g"))
-    assert wheels.Version("0.5.18") < wheels.Version(found.release) < wheels.Version("0.5.19")
+    assert Version("0.5.18") < Version(found.release) < Version("0.5.19")
 
 
 def test_a_checkout_without_tags_has_an_unknown_release_but_a_revision(tmp_path: Path) -> None:

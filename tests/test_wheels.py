@@ -80,9 +80,7 @@ def deliver(monkeypatch: pytest.MonkeyPatch, wheel: Path) -> list[tuple[str, ...
     return calls
 
 
-def reply(
-    monkeypatch: pytest.MonkeyPatch, *, returncode: int = 0, stdout: str = "", stderr: str = ""
-) -> None:
+def reply(monkeypatch: pytest.MonkeyPatch, *, returncode: int = 0, stdout: str = "", stderr: str = "") -> None:
     monkeypatch.setattr(wheels, "_run_pip", lambda *arguments: answer(returncode, stdout, stderr))
 
 
@@ -158,7 +156,7 @@ def test_cached_releases_are_in_the_order_of_versions_and_whole() -> None:
 
 def test_a_damaged_cached_release_is_named_and_not_used() -> None:
     (wheels.cache_dir() / "releases" / "0.5.18" / "sglang").mkdir(parents=True)
-    with pytest.raises(CannotJudge, match="0.5.18 is a damaged copy .* delete it"):
+    with pytest.raises(CannotJudge, match=r"0.5.18 is a damaged copy .* delete it"):
         wheels.fetch("0.5.18")
 
 
@@ -170,9 +168,7 @@ def test_a_wheel_that_fails_its_pinned_hash_leaves_nothing_behind(
     hashes.write_text(f'{{"{wheel.name}": "{"0" * 64}"}}')
     monkeypatch.setattr(wheels, "PINNED_HASHES", hashes)
     deliver(monkeypatch, wheel)
-    with pytest.raises(
-        CannotJudge, match="0.5.18 failed its hash: expected sha256 0000.* but got .*run again"
-    ):
+    with pytest.raises(CannotJudge, match=r"0.5.18 failed its hash: expected sha256 0000.* but got .*run again"):
         wheels.fetch("0.5.18")
     assert left_behind() == []
 
@@ -189,14 +185,12 @@ def test_a_file_that_fails_its_recorded_hash_leaves_nothing_behind(
         ),
     )
     deliver(monkeypatch, wheel)
-    with pytest.raises(CannotJudge, match="failed its hash: expected sha256 wrong for sglang/z.py"):
+    with pytest.raises(CannotJudge, match=r"failed its hash: expected sha256 wrong for sglang/z.py"):
         wheels.fetch("0.5.18")
     assert left_behind() == []
 
 
-def test_a_binary_that_is_not_unpacked_is_checked_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_binary_that_is_not_unpacked_is_checked_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = write_wheel(tmp_path, record=lambda record: record.replace(".so,sha256=", ".so,sha256=x"))
     deliver(monkeypatch, wheel)
     with pytest.raises(CannotJudge, match=r"failed its hash: .*\.so"):
@@ -217,14 +211,14 @@ def test_a_wheel_must_hold_the_files_its_record_lists(
     falsify: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliver(monkeypatch, write_wheel(tmp_path, record=falsify))
-    with pytest.raises(CannotJudge, match="0.5.18 (is damaged|failed its hash)"):
+    with pytest.raises(CannotJudge, match=r"0.5.18 (is damaged|failed its hash)"):
         wheels.fetch("0.5.18")
     assert left_behind() == []
 
 
 def test_a_wheel_of_another_release_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deliver(monkeypatch, write_wheel(tmp_path, "0.5.17"))
-    with pytest.raises(CannotJudge, match="0.5.18 is damaged"):
+    with pytest.raises(CannotJudge, match=r"0.5.18 is damaged"):
         wheels.fetch("0.5.18")
     assert left_behind() == []
 
@@ -251,7 +245,7 @@ def test_a_wheel_cut_anywhere_is_refused_and_leaves_nothing_behind(
     deliver(monkeypatch, wheel)
     for length in range(0, len(content), 7):
         wheel.write_bytes(content[:length])
-        with pytest.raises(CannotJudge, match="0.5.18 is damaged"):
+        with pytest.raises(CannotJudge, match=r"0.5.18 is damaged"):
             wheels.fetch("0.5.18")
         assert left_behind() == []
 
@@ -290,14 +284,12 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(
 ) -> None:
     deliver(monkeypatch, write_wheel(tmp_path))
     interrupt_writing(monkeypatch, OSError(number, "full"))
-    with pytest.raises(CannotJudge, match="there is no space left in .*cache.releases: .*HARNESS_CACHE"):
+    with pytest.raises(CannotJudge, match=r"there is no space left in .*cache.releases: .*HARNESS_CACHE"):
         wheels.fetch("0.5.18")
     assert left_behind() == []
 
 
-def test_an_interrupted_unpacking_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_unpacking_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deliver(monkeypatch, write_wheel(tmp_path))
     interrupt_writing(monkeypatch, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -323,7 +315,7 @@ def interrupt_writing(monkeypatch: pytest.MonkeyPatch, exception: BaseException)
 def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").write_text("a file where the directory should be")
     deliver(monkeypatch, write_wheel(tmp_path))
-    with pytest.raises(CannotJudge, match="cannot be written .*HARNESS_CACHE"):
+    with pytest.raises(CannotJudge, match=r"cannot be written .*HARNESS_CACHE"):
         wheels.fetch("0.5.18")
 
 
@@ -457,7 +449,7 @@ def test_an_end_that_does_not_exist_is_wrong_use(
     first: str | None, last: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list_releases(monkeypatch, "0.5.17", "0.5.16")
-    with pytest.raises(UsageError, match="no release 0.5.18 of sglang: the nearest are 0.5.16, 0.5.17"):
+    with pytest.raises(UsageError, match=r"no release 0.5.18 of sglang: the nearest are 0.5.16, 0.5.17"):
         wheels.releases_between(first, last)
 
 
@@ -466,7 +458,7 @@ def test_a_range_that_holds_nothing_is_wrong_use(
     first: str | None, last: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list_releases(monkeypatch, "0.5.17", "0.5.16", "0.5.14")
-    with pytest.raises(UsageError, match="lies between .* name the older end first"):
+    with pytest.raises(UsageError, match=r"lies between .* name the older end first"):
         wheels.releases_between(first, last)
 
 
@@ -489,9 +481,7 @@ def test_without_an_index_and_a_cache_there_is_no_range(monkeypatch: pytest.Monk
         wheels.releases_between(None, None)
 
 
-def test_a_pinned_wheel_passes_and_a_pin_is_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pinned_wheel_passes_and_a_pin_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheels, "PINNED_HASHES", tmp_path / "hashes.json")
     wheel = write_wheel(tmp_path)
     wheels.pin([wheel])

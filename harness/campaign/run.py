@@ -64,17 +64,19 @@ def no_subject(source: Source, plan: Plan, why: str) -> Run:
 def run(source: Source, plan: Plan, progress: Progress = lambda stage, done, total: None) -> Run:
     """Run `plan` on `source`; a subject that cannot be started or kept is a run with nothing but `unknown`."""
     checks = checks_of(plan.groups)
-    tally = Tally([check.id for check in checks])
-    info = None
-    lost = {}
     try:
-        with Supervisor(source, plan.device) as supervisor:
-            info = supervisor.info
-            _everything(supervisor, plan, checks, tally, progress)
+        supervisor = Supervisor(source, plan.device)
     except CannotJudge as error:
-        if info is None:
-            return no_subject(source, plan, str(error))
-        lost = {"subject": str(error)}
+        return no_subject(source, plan, str(error))
+    info = supervisor.info
+    checks = [check for check in checks if not check.needs or check.needs in info.capabilities]
+    tally = Tally([check.id for check in checks])
+    lost = {}
+    with supervisor:
+        try:
+            _everything(supervisor, plan, checks, tally, progress)
+        except CannotJudge as error:
+            lost = {"subject": str(error)}
     unknown = lost or dict.fromkeys(tally.never_ran, "it never ran") | tally.reasons
     findings = sorted(tally.findings.values(), key=lambda finding: finding.fingerprint)
     return Run(info, plan.profile.name, plan.seed, tally.checks, findings, unknown)

@@ -21,6 +21,7 @@ class Check(NamedTuple):
 
     `applies` says for which scenarios it can speak; `variants` names further scenarios that it needs observed beside
     the first (the same batch in another order, say); `judge` gets the observations in that order, the first one first.
+    A check that `needs` a capability is not part of a run on an sglang without it.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Check(NamedTuple):
     applies: Callable[[Scenario], bool]
     judge: Judge
     variants: Variants = no_variants
+    needs: str = ""
 
     def outcome(self, scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
         """Judge, with every observation that is no observation, and every exception in the judge, as UNKNOWN."""

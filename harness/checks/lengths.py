@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from harness.checks.check import Check
 from harness.checks.finding import Finding
-from harness.checks.rounds import each_round, field
+from harness.checks.rounds import NothingToJudge, each_round, field
 from harness.checks.wording import OVER, UNDER, finding, relation, where
 from harness.reference.metadata import Row, rows
 from harness.scenario import MetadataScenario, Request, Scenario
@@ -50,6 +50,8 @@ def query_field(scenario: MetadataScenario) -> str:
 
 def _query_lengths(scenario: MetadataScenario, index: int, batch: tuple[Request, ...], seen: Seen) -> Finding | None:
     name = query_field(scenario)
+    if name in seen.never_built:
+        raise NothingToJudge
     expected = [row.query_end for row in rows(scenario, batch)]
     actual = field(seen, name).tolist()
     if actual[: len(expected)] == expected and all(a < b for a, b in pairwise(actual)):
@@ -144,5 +146,6 @@ CHECKS = (
         "A reserved upper bound published for the host is not used as an exact length.",
         lambda scenario: isinstance(scenario, MetadataScenario) and scenario.host_view == "bound",
         each_round(_host_bound),
+        needs="absent-host",
     ),
 )

@@ -16,6 +16,10 @@ class MissingField(Exception):
     """The subject did not report a field that the check needs."""
 
 
+class NothingToJudge(Exception):
+    """The release has no code for what the check looks at, and says so."""
+
+
 def field(seen: Seen, name: str) -> npt.NDArray[np.int32]:
     """The values of a metadata field; raises MissingField where the subject did not report it."""
     if name not in seen.fields:
@@ -46,6 +50,8 @@ def each_round(judge: JudgeRound) -> Callable[[Scenario, Sequence[Observation]],
                 if found := judge(scenario, index, batch, seen):
                     return failed(found)
                 outcome = PASSED
+        except NothingToJudge:
+            return NOT_RUN
         except MissingField as error:
             return unknown(str(error))
         return outcome

@@ -40,11 +40,13 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     """One round: metadata fields under sglang's own names, `error` where the backend raised instead.
 
     Besides the fields of `ForwardMetadata`, a graph round has `host_lengths`: the list that the graph runner
-    hands to the captured operators before the replay.
+    hands to the captured operators before the replay. `never_built` names fields that this release has no code for;
+    any other field that is missing is a reason to know nothing.
     """
 
     fields: dict[str, Array] = {}
     changed: tuple[Changed, ...] = ()
+    never_built: tuple[str, ...] = ()
     error: str = ""
 
 

@@ -4,6 +4,7 @@ Nothing here imports sglang, and nothing writes to a user's checkout. Versions c
 distribution, from git's tags, or from the text of the version files that the build of sglang writes.
 """
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -95,10 +96,8 @@ def _installed(spec: str) -> Source:
     release = _release_of(path, revision)
     if release == UNKNOWN:
         # An editable install keeps its metadata elsewhere than beside the package.
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             release = importlib.metadata.version("sglang")
-        except importlib.metadata.PackageNotFoundError:
-            pass
     return Source(spec=spec, kind="installed", path=str(path), release=release, revision=revision)
 
 

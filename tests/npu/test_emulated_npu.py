@@ -133,9 +133,7 @@ seen["told to"] = refusal()
 
 def _observe(snippet: str) -> dict[str, Any]:
     code = f"import json, os, sys\nseen = {{}}\n{snippet}\nprint(json.dumps(seen))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=_ROOT, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=_ROOT, timeout=120)
     assert done.returncode == 0, done.stderr
     observed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return observed

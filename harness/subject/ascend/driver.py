@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.observation import Fault, Observation, Seen
@@ -62,6 +63,7 @@ class Driver:
         self.info = info
         self.parallel = releases.override_parallel()
         self.builder = BatchBuilder(DEVICE)
+        self.never_built = releases.never_built()
         self.warm: OrderedDict[Any, Session] = OrderedDict()
 
     def observe(self, message: Observe) -> tuple[Observation, ...]:
@@ -90,6 +92,7 @@ class Driver:
             pool.context_length,
             pool.rows,
             scenario.algorithm,
+            scenario.executor,
             scenario.mode,
             scenario.draft_tokens,
             scenario.target,
@@ -100,20 +103,21 @@ class Driver:
         else:
             while len(self.warm) >= WARM_BACKENDS:
                 self.warm.popitem(last=False)
-            self.warm[key] = Session(scenario, self.builder)
+            self.warm[key] = Session(scenario, self.builder, self.never_built)
         return self.warm[key]
 
 
 class Session:
     """One backend over its pools, and the captured buckets of the last graph scenario."""
 
-    def __init__(self, scenario: MetadataScenario, builder: BatchBuilder) -> None:
+    def __init__(self, scenario: MetadataScenario, builder: BatchBuilder, never_built: tuple[str, ...]) -> None:
         from sglang.srt.hardware_backend.npu.attention.ascend_backend import (
             AscendAttnBackend,
             AscendAttnMultiStepDraftBackend,
         )
 
         self.builder = builder
+        self.never_built = never_built if scenario.executor == "eager" else ()
         self.server_args = _server_args(scenario)
         self.pools = Pools(scenario, DEVICE)
         self.model_runner = _model_runner(scenario, self.pools, self.server_args, builder)
@@ -157,7 +161,8 @@ class Session:
             host_lengths = build()
         except Exception as error:
             return Seen(changed=reading.changed_inputs(batch), error=_sglang_error(error))
-        return reading.seen(scenario, requests, batch, self._metadata(scenario), host_lengths)
+        seen = reading.seen(scenario, requests, batch, self._metadata(scenario), host_lengths)
+        return replace(seen, never_built=self.never_built)
 
     def _metadata(self, scenario: MetadataScenario) -> Any:
         backend = self.backend

@@ -49,9 +49,15 @@ def publish_server_args(fields: dict[str, Any]) -> Any:
 def override_parallel() -> ExitStack:
     """Force the topology of one rank until the returned stack is closed.
 
-    The names grew with the releases (`dcp_enabled` in 0.5.17, `attn_dcp_size` later), so an unknown one is dropped.
+    The names grew with the releases (`dcp_enabled` came in 0.5.16), so an unknown one is dropped. The backend of 0.5.15
+    asks the process group itself for the size of the attention group.
     """
+    from sglang.srt.distributed import parallel_state
+    from sglang.srt.hardware_backend.npu.attention import ascend_backend
     from sglang.srt.runtime_context import get_parallel
+
+    if hasattr(ascend_backend, "get_attention_tp_size"):
+        parallel_state._ATTN_TP = SimpleNamespace(world_size=1, rank_in_group=0)
 
     stack = ExitStack()
     for name, value in PARALLEL.items():
@@ -72,6 +78,14 @@ def capabilities() -> tuple[str, ...]:
     if hasattr(envs, "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS"):
         known.append("absent-host")
     return tuple(sorted(known))
+
+
+def never_built() -> tuple[str, ...]:
+    """Metadata fields that the eager path of this release leaves to the attention call (query lengths, to 0.5.16)."""
+    from sglang.srt.hardware_backend.npu.attention.ascend_backend import AscendAttnBackend
+
+    source = inspect.getsource(AscendAttnBackend.init_forward_metadata)
+    return tuple(name for name in ("actual_seq_lengths_q",) if name not in source)
 
 
 def row_columns(scenario: MetadataScenario) -> int:
