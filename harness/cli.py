@@ -33,6 +33,9 @@ Seed = Annotated[
     int, typer.Option("--seed", min=0, help="Seed of the drawn scenarios (pr draws the same ones always).")
 ]
 Device = Annotated[str, typer.Option("--device", help="emulated or npu.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Search and shrink everything anew, also what a pinned case shows already.")
+]
 JsonFile = Annotated[Optional[Path], typer.Option("--json", metavar="FILE", help="Write the result as JSON.")]
 
 
@@ -43,11 +46,12 @@ def check(
     profile: ProfileName = "dev",
     seed: Seed = 0,
     device: Device = "emulated",
+    fresh: Fresh = False,
     json: JsonFile = None,
     junit: Annotated[Optional[Path], typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None,
 ) -> None:
     """Run the checks on one sglang."""
-    raise typer.Exit(commands.check(sglang, group or [], profile, seed, device, json, junit))
+    raise typer.Exit(commands.check(sglang, group or [], profile, seed, device, fresh, json, junit))
 
 
 @app.command()
@@ -59,10 +63,11 @@ def scan(
     group: Groups = None,
     profile: ProfileName = "dev",
     seed: Seed = 0,
+    fresh: Fresh = False,
     json: JsonFile = None,
 ) -> None:
     """Run the checks on every release of a range, and show where each finding comes and goes."""
-    raise typer.Exit(commands.scan(first, last, group or [], profile, seed, json))
+    raise typer.Exit(commands.scan(first, last, group or [], profile, seed, fresh, json))
 
 
 @app.command()

@@ -26,6 +26,7 @@ from harness.report.progress import Bars
 from harness.report.replay import write_cases
 from harness.report.terminal import show_run, show_scan
 from harness.scenario.case import Case, read_case
+from harness.scenario.pinned import pinned_cases
 from harness.subject import wheels
 from harness.subject.source import Source, resolve
 from harness.subject.supervisor import Supervisor
@@ -39,11 +40,12 @@ def check(
     profile: str,
     seed: int,
     device: str,
+    fresh: bool,
     json_file: Path | None,
     junit_file: Path | None,
 ) -> Exit:
     """Run the checks on one sglang, show the result and write the files that were asked for."""
-    plan = _plan(groups, profile, seed, device)
+    plan = _plan(groups, profile, seed, device, fresh)
     with Bars(Console(stderr=True)) as bars:
         source = resolve(spec, bars.note)
         run = run_plan(
@@ -59,10 +61,16 @@ def check(
 
 
 def scan(
-    first: str | None, last: str | None, groups: Sequence[str], profile: str, seed: int, json_file: Path | None
+    first: str | None,
+    last: str | None,
+    groups: Sequence[str],
+    profile: str,
+    seed: int,
+    fresh: bool,
+    json_file: Path | None,
 ) -> Exit:
     """Run the checks on every release from `first` to `last`, show the history and write the JSON asked for."""
-    plan = _plan(groups, profile, seed, "emulated")
+    plan = _plan(groups, profile, seed, "emulated", fresh)
     with Bars(Console(stderr=True)) as bars:
         releases = wheels.releases_between(first, last, bars.note)
         sources = [resolve(release, bars.note) for release in releases]
@@ -130,10 +138,11 @@ def _table(title: str, items: Sequence[Item]) -> Table:
     return table
 
 
-def _plan(groups: Sequence[str], profile: str, seed: int, device: str) -> Plan:
+def _plan(groups: Sequence[str], profile: str, seed: int, device: str, fresh: bool) -> Plan:
     checks_of(groups)
     _require_device(device)
-    return Plan(tuple(groups), profile_named(profile), seed, device)
+    pinned = () if fresh else tuple(case.scenario for case in pinned_cases().values())
+    return Plan(tuple(groups), profile_named(profile), seed, device, pinned)
 
 
 def _require_device(device: str) -> None:

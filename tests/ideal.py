@@ -1,14 +1,41 @@
 """An ideal subject: observations made from the reference alone, for controls and planted faults."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
 
+from hypothesis import HealthCheck, Phase, given, settings
 from msgspec.structs import replace
 
+from harness.campaign.trial import Trial
+from harness.checks.check import Check
+from harness.checks.finding import Outcome, Verdict
 from harness.checks.lengths import query_field
 from harness.reference.metadata import prefix_pages, rows
 from harness.scenario import GateScenario, MetadataScenario, PageMap, Request, Scenario
 from harness.scenario.convention import device_length
 from harness.scenario.observation import Array, Observation, Seen
+from harness.scenario.strategies import Cell, cells, scenarios
+
+Plant = Callable[[Observation], Observation]
+
+#: Everything that a release can have, and every cell that such a release has.
+CAPABILITIES = ("EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "absent-host")
+CELLS = cells(CAPABILITIES)
+
+#: A property draws the same examples every time.
+SAME = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+#: docs/contract.md: prefixes 5 and 130, block 16, page 128; right is [21, 146].
+CONTRACT_EXAMPLE = MetadataScenario(
+    "DFLASH", "target_verify", ((Request(prefix=5), Request(prefix=130, row=2)),), draft_tokens=16
+)
 
 
 def observe(scenarios: Sequence[Scenario]) -> list[Observation]:
@@ -68,3 +95,66 @@ def with_field(observed: Observation, name: str, values: object, build: int = 0)
     seen = list(observed.seen)
     seen[build] = replace(seen[build], fields={**seen[build].fields, name: Array.of(values)})  # type: ignore[arg-type]
     return replace(observed, seen=tuple(seen))
+
+
+@cache
+def drawn(cell: Cell, examples: int = 16) -> tuple[MetadataScenario, ...]:
+    """Scenarios of `cell`, the same every time."""
+    found: list[MetadataScenario] = []
+
+    @settings(SAME, max_examples=examples, phases=(Phase.generate,))
+    @given(scenarios(cell, CAPABILITIES))
+    def collect(scenario: MetadataScenario) -> None:
+        found.append(scenario)
+
+    collect()
+    return tuple(found)
+
+
+class Planted(NamedTuple):
+    """A fault planted in what the ideal subject sees, and how `check` must report it.
+
+    `plant` falsifies the observation of `scenario` itself, or with `place` that of one of the check's variants.
+    `relation` ends the fingerprint, and `message` is the finding's without the scenario in brackets.
+    """
+
+    name: str
+    check: Check
+    scenario: Scenario
+    plant: Plant
+    relation: str
+    message: str
+    place: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.check.id}, {self.name}"
+
+    @property
+    def expected(self) -> tuple[str, str]:
+        """What `reported` must give."""
+        return self.relation, self.message
+
+    def reported(self) -> tuple[str, str]:
+        """Relation and message of the finding, or verdict and reason where there is none."""
+        outcome = judge(self.check, self.scenario, self.plant, self.place)
+        if outcome.verdict is not Verdict.FAIL:
+            return outcome.verdict.value, outcome.reason
+        (found,) = outcome.findings
+        return found.fingerprint.rpartition(":")[2], re.sub(r" \[[^\[\]]*\]$", "", found.message)
+
+
+def untouched(observed: Observation) -> Observation:
+    """No fault."""
+    return observed
+
+
+def says(name: str, values: object, build: int = 0) -> Plant:
+    """The fault of reporting `values` as the field `name` of one build."""
+    return lambda observed: with_field(observed, name, values, build)
+
+
+def judge(check: Check, scenario: Scenario, plant: Plant = untouched, place: int = 0) -> Outcome:
+    """What `check` says of an ideal subject whose observation number `place` went through `plant`."""
+    observed = observe(Trial.needed(check, scenario))
+    observed[place] = plant(observed[place])
+    return check.outcome(scenario, observed)

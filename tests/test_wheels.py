@@ -266,7 +266,7 @@ def test_a_flipped_byte_is_refused_or_changes_no_unpacked_file(
 
     original = unpacked(wheels.fetch("0.5.18"))
     refused = 0
-    for place in range(len(content)):
+    for place in range(0, len(content), 5):
         wheel.write_bytes(content[:place] + bytes([content[place] ^ 0x15]) + content[place + 1 :])
         try:
             path = wheels.fetch("0.5.18")
@@ -275,7 +275,7 @@ def test_a_flipped_byte_is_refused_or_changes_no_unpacked_file(
         else:
             assert unpacked(path) == original, place
         assert left_behind() == []
-    assert refused > len(content) / 2
+    assert refused > len(content) / 5 / 2
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

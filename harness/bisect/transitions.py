@@ -23,15 +23,25 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 def state(run: Run, finding: Finding) -> State:
-    """How `run` stands to `finding`: `absent` where its sglang has no such algorithm or option."""
+    """How `run` stands to `finding`: `absent` where its sglang has no such algorithm or option.
+
+    A check reports the first thing that it finds wrong with a batch, so another finding of the same check on the same
+    path may hide this one: the state is then unknown.
+    """
     if any(own.fingerprint == finding.fingerprint for own in run.findings):
         return "wrong"
-    if "subject" in run.unknown or finding.check in run.unknown:
+    hidden = any(_path(own) == _path(finding) for own in run.findings)
+    if hidden or "subject" in run.unknown or finding.check in run.unknown:
         return "unknown"
     needed = {finding.algorithm} - {"NONE"}
     if isinstance(finding.scenario, MetadataScenario) and finding.scenario.host_view != "published":
         needed.add("absent-host")
     return "right" if needed <= set(run.subject.capabilities) else "absent"
+
+
+def _path(finding: Finding) -> tuple[str, ...]:
+    check, _, algorithm, executor, mode, *_ = (*finding.fingerprint.split(":"), "", "", "")
+    return check, algorithm, executor, mode
 
 
 def all_findings(runs: Sequence[Run]) -> dict[str, Finding]:

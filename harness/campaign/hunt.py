@@ -22,10 +22,12 @@ def hunt(
 ) -> None:
     """Search `strategy` with `profile.examples` examples; again after each new finding, which is then known.
 
+    What the tally has already (from pinned cases) is known from the start.
+
     While a finding is shrunk only its own fingerprint counts, so that a scenario cannot slip to another fault. What
     else the shrunk scenario shows is taken with it: it has become as small there.
     """
-    known: set[str] = set()
+    known = set(trial.tally.findings)
     store: ExampleDatabase | None = DirectoryBasedExampleDatabase(database) if database else None
     for _ in range(MOST_FINDINGS):
         smallest = _search(trial, strategy, profile, run_seed, store, known)

@@ -17,7 +17,7 @@ from harness.checks.finding import Finding
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.checks.registry import checks_of
 from harness.errors import CannotJudge, Exit
-from harness.scenario import GateScenario
+from harness.scenario import GateScenario, Scenario
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
 from harness.subject.frames import SubjectInfo
@@ -47,12 +47,16 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Plan(NamedTuple):
-    """What to run: the check groups (all where empty), the profile, the seed and the device."""
+    """What to run: the check groups (all where empty), the profile, the seed and the device.
+
+    `pinned` scenarios are judged first: what they show need not be searched for and shrunk again.
+    """
 
     groups: tuple[str, ...]
     profile: Profile
     seed: int
     device: str = "emulated"
+    pinned: tuple[Scenario, ...] = ()
 
 
 def no_subject(source: Source, plan: Plan, why: str) -> Run:
@@ -85,6 +89,9 @@ def run(source: Source, plan: Plan, progress: Progress = lambda stage, done, tot
 def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tally: Tally, progress: Progress) -> None:
     trial = Trial(supervisor.observe, checks, tally)
     groups = {check.group for check in checks}
+    for scenario in plan.pinned:
+        for finding in trial.judge(scenario):
+            tally.keep(finding)
     if "guard" in groups:
         for device in (*SUPPORTED, *UNSUPPORTED):
             for finding in trial.judge(GateScenario(device)):

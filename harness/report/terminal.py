@@ -98,9 +98,11 @@ def show_scan(console: Console, runs: Sequence[Run], transitions: Sequence[Trans
         for subject, reason in run.unknown.items():
             console.print(f"\n[yellow]{name(run)} UNKNOWN[/] {escape(subject)}: {escape(reason)}", soft_wrap=True)
     _show_history(console, runs)
-    for change in transitions:
-        if judge(change.fingerprint).kind != "harmless":
-            console.print(_sentence(change), soft_wrap=True, highlight=False)
+    serious = [change for change in transitions if judge(change.fingerprint).kind in ("fault", "unjudged")]
+    for change in serious:
+        console.print(_sentence(change), soft_wrap=True, highlight=False)
+    if len(serious) < len(transitions):
+        console.print(f"{len(transitions) - len(serious)} more changes of lesser findings: see --json.")
 
 
 def _of_group(run: Run, group: str) -> list[Finding]:

@@ -5,9 +5,11 @@ Terms are those of docs/contract.md: `prefix` is the committed prefix p, `draft_
 """
 
 from math import ceil, gcd
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 Algorithm = Literal["NONE", "EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK"]
 Mode = Literal["extend", "decode", "target_verify", "draft_block", "draft_decode", "draft_extend"]
@@ -89,12 +91,16 @@ class MetadataScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         return min(bucket for bucket in self.buckets if bucket >= size)
 
 
+Pages = TypeVar("Pages", int, npt.NDArray[np.int64])
+
+
 class PageMap:
     """Where each logical position of each row lies: the reading of `Pool`'s docstring as code."""
 
     def __init__(self, scenario: MetadataScenario) -> None:
         pool = scenario.pool
         self.page_size = pool.page_size
+        self.rows = pool.rows
         self.pages_per_row = ceil(scenario.capacity / pool.page_size)
         self.shared = min(pool.shared_pages, self.pages_per_row)
         self.own = self.pages_per_row - self.shared
@@ -108,11 +114,18 @@ class PageMap:
         number = index if index < self.shared else self.shared + (row - 1) * self.own + index - self.shared
         return 1 + (number * self.stride) % self.pages
 
+    def grid(self, columns: int) -> npt.NDArray[np.int64]:
+        """`page(row, index)` of every row and the first `columns` indices, as one array."""
+        indices = np.arange(columns)[np.newaxis, :]
+        first = self.shared + np.arange(self.rows)[:, np.newaxis] * self.own - self.shared
+        numbers = np.where(indices < self.shared, indices, first + indices)
+        return 1 + (numbers * self.stride) % self.pages
+
     def table(self, row: int, length: int) -> list[int]:
         """Pages of the first `length` positions of `row`, in order; `ceil(length / P)` of them."""
         return [self.page(row, index) for index in range(ceil(length / self.page_size))]
 
-    def swa_page(self, page: int) -> int:
+    def swa_page(self, page: Pages) -> Pages:
         """The page of the sliding-window pool that `page` of the full pool maps to: the other end of the pool.
 
         A hybrid pool has as many window pages as full pages here, so that every position is mapped.

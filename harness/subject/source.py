@@ -129,9 +129,9 @@ def _revision(spec: str, progress: Callable[[str], None] | None) -> Source:
         raise UsageError(f"{repository} cannot be read as a git repository ({_reason(opened)}): {_FORMS}.")
     # Not DIR itself: seen from a subdirectory, git would look for the paths below that one.
     root = Path(opened.stdout.strip())
+    # With its suffix, no name that begins with a dash is an option for git.
     found = _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-    # A leading dash would have been an option for git, and begins no name of a commit.
-    if name.startswith("-") or found.returncode != 0:
+    if found.returncode != 0:
         raise UsageError(f"{repository} has no revision {name!r}: name a commit, a tag or a branch of it.")
     commit = found.stdout.strip()
     target = wheels.cache_dir() / "revisions" / commit

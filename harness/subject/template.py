@@ -5,10 +5,12 @@ observation (`Fault`), and the next worker is forked in milliseconds instead of 
 Forking is safe because the template never touches the device: it imports, and that is all.
 """
 
+import ctypes
 import gc
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 
 import msgspec
@@ -22,6 +24,8 @@ from harness.subject.frames import (
     read_frame,
     write_frame,
 )
+
+PR_SET_PDEATHSIG = 1  #: of <sys/prctl.h>
 
 Driver = Callable[[Observe], tuple[Observation, ...]]
 
@@ -73,6 +77,7 @@ class Template:
         self.worker = os.fork()
         if self.worker == 0:
             here.close()
+            _die_with_parent()
             status = 1
             try:
                 _work(self.make_driver(), there.fileno())
@@ -100,6 +105,12 @@ class Template:
         assert self.connection is not None
         self.connection.close()
         self.connection = None
+
+
+def _die_with_parent() -> None:
+    """Have Linux kill this worker when its template ends, however that ends; elsewhere a hung worker may stay behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _work(driver: Driver, descriptor: int) -> None:

@@ -21,8 +21,8 @@ from harness.subject.ascend.replay import GraphExecutor
 from harness.subject.frames import Observe, SubjectInfo
 
 DEVICE = "npu"
-#: Backends kept warm; each holds about 12 MiB of masks.
-WARM_BACKENDS = 24
+#: Backends kept warm; each holds about 12 MiB of masks, and a multi-step draft has one backend a step.
+WARM_BACKENDS = 16
 
 
 def prepare(path: str, device: str) -> SubjectInfo:
@@ -101,9 +101,9 @@ class Driver:
         if key in self.warm:
             self.warm.move_to_end(key)
         else:
-            while len(self.warm) >= WARM_BACKENDS:
-                self.warm.popitem(last=False)
             self.warm[key] = Session(scenario, self.builder, self.never_built)
+            while len(self.warm) > 1 and sum(session.backends for session in self.warm.values()) > WARM_BACKENDS:
+                self.warm.popitem(last=False)
         return self.warm[key]
 
 
@@ -121,8 +121,9 @@ class Session:
         self.server_args = _server_args(scenario)
         self.pools = Pools(scenario, DEVICE)
         self.model_runner = _model_runner(scenario, self.pools, self.server_args, builder)
+        self.backends = 1
         if scenario.mode == "draft_decode":
-            steps = scenario.draft_tokens - 1
+            self.backends = steps = scenario.draft_tokens - 1
             self.backend = AscendAttnMultiStepDraftBackend(self.model_runner, 1, steps)
         else:
             self.backend = AscendAttnBackend(self.model_runner)

@@ -4,14 +4,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from harness.scenario.metadata import MetadataScenario, PageMap
 from harness.subject.ascend import releases
 
 DTYPE = torch.float32
-HEADS, HEAD_SIZE = 1, 16  # attention does not run here, so KV is kept as small as a pool allows
-LORA_RANK, ROPE_SIZE = 16, 8
+HEADS, HEAD_SIZE = 1, 2  # attention does not run here, so KV is kept as small as a pool allows
+LORA_RANK, ROPE_SIZE = 2, 2
 
 
 class LayoutError(Exception):
@@ -55,12 +56,12 @@ class Pools:
     def _allocate(self, scenario: MetadataScenario, layout: tuple[int, int]) -> None:
         """Hand every row its pages through the release's own allocator."""
         pages = PageMap(scenario)
-        order = [1 + (number * pages.stride) % pages.pages for number in range(pages.pages)]
+        order = 1 + (np.arange(pages.pages) * pages.stride) % pages.pages
         self.allocator.clear()
         full = getattr(self.allocator, "full_attn_allocator", self.allocator)
         _set_free_pages(full, order)
         if self.hybrid:
-            _set_free_pages(self.allocator.swa_attn_allocator, [pages.swa_page(page) for page in order])
+            _set_free_pages(self.allocator.swa_attn_allocator, pages.swa_page(order))
         counts = [pages.pages_per_row] + [pages.own] * (scenario.pool.rows - 1)
         slots = self._slots(counts)
         row_slots = torch.split(slots, [count * self.page_size for count in counts])
@@ -69,7 +70,7 @@ class Pools:
         for row, own in enumerate(row_slots, start=1):
             whole = own if row == 1 else torch.cat([shared, own])
             table[row] = whole[: table.shape[1]].to(torch.int32)
-        self._verify(table, scenario, pages)
+        self._verify(table, pages)
         self.tables[layout] = table
         if self.hybrid:
             self.mappings[layout] = self.kv_pool.full_to_swa_index_mapping.clone()
@@ -94,11 +95,10 @@ class Pools:
             raise LayoutError(f"the allocator has no {total} slots")
         return torch.as_tensor(slots)
 
-    def _verify(self, table: torch.Tensor, scenario: MetadataScenario, pages: PageMap) -> None:
+    def _verify(self, table: torch.Tensor, pages: PageMap) -> None:
         """Rows must hold what the scenario says, or every expectation would be about another pool."""
         actual = (table[1:, :: self.page_size] // self.page_size).cpu().numpy()
-        wanted = [[pages.page(row, index) for index in range(actual.shape[1])] for row in range(1, actual.shape[0] + 1)]
-        if not np.array_equal(actual, np.array(wanted)):
+        if not np.array_equal(actual, pages.grid(actual.shape[1])):
             raise LayoutError("the allocator handed out other pages than it was given")
 
 
@@ -149,8 +149,8 @@ def _allocator(pools: Pools, device: str) -> Any:
     )
 
 
-def _set_free_pages(allocator: Any, order: list[int]) -> None:
-    allocator.free_pages = torch.tensor(order, dtype=torch.int64)
+def _set_free_pages(allocator: Any, order: npt.NDArray[np.int64]) -> None:
+    allocator.free_pages = torch.from_numpy(order.copy())
     if hasattr(allocator, "release_pages"):
         allocator.release_pages = torch.empty(0, dtype=torch.int64)
 

@@ -70,11 +70,18 @@ def override_parallel() -> ExitStack:
 
 
 def capabilities() -> tuple[str, ...]:
-    """Algorithms that this release knows, and `absent-host` where the host mirror is optional (0.5.23)."""
+    """Algorithms that this release knows, and `absent-host` where the host mirror is optional (0.5.23).
+
+    DSPARK counts from 0.5.18 on, where it may start on an NPU. DFLASH always counts, although 0.5.16 refuses it there:
+    that refusal is a finding of its own, and what it hid is what users met one release before and two after.
+    """
+    from sglang.srt.arg_groups import speculative_hook
     from sglang.srt.environ import envs
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
     known = [name for name in SpeculativeAlgorithm.__members__ if name != "NONE"]
+    if "DSPARK" in known and "npu" not in inspect.getsource(speculative_hook._handle_dspark):
+        known.remove("DSPARK")
     if hasattr(envs, "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS"):
         known.append("absent-host")
     return tuple(sorted(known))

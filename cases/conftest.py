@@ -1,0 +1,79 @@
+"""The bench: one subject for the whole run, the judging of scenarios, and the known findings of its release."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from harness.campaign.run import Run
+from harness.campaign.tally import Tally
+from harness.campaign.trial import Trial
+from harness.checks.finding import Finding
+from harness.checks.registry import CHECKS
+from harness.errors import HarnessError
+from harness.report.replay import command, write_cases
+from harness.scenario import Scenario
+from harness.scenario.pinned import known_in, pinned_cases
+from harness.subject.source import Source
+from harness.subject.supervisor import Supervisor
+
+BENCH = pytest.StashKey["Bench"]()
+
+
+class Bench:
+    """A subject under test and everything that has been judged with it."""
+
+    def __init__(self, supervisor: Supervisor, profile: str, baseline: str | None) -> None:
+        self.supervisor = supervisor
+        self.profile = profile
+        self.capabilities = supervisor.info.capabilities
+        checks = [check for check in CHECKS.values() if not check.needs or check.needs in self.capabilities]
+        self.tally = Tally([check.id for check in checks])
+        self.trial = Trial(supervisor.observe, checks, self.tally)
+        self.accepted = {supervisor.info.release, baseline or ""}
+        self.known = known_in(self.accepted, pinned_cases())
+        self.met: set[str] = set()
+
+    def require_right(self, scenario: Scenario) -> None:
+        """Fail with the first finding that is not known for this release, or where nothing could be judged."""
+        __tracebackhide__ = True
+        before = {check: counts.unknown for check, counts in self.tally.checks.items()}
+        findings = self.trial.judge(scenario)
+        for finding in findings:
+            if finding.fingerprint not in self.known:
+                pytest.fail(self.explain(finding), pytrace=False)
+            self.met.add(finding.fingerprint)
+        for check, counts in self.tally.checks.items():
+            if counts.unknown > before[check]:
+                pytest.fail(f"UNKNOWN: {check} could not judge: {self.tally.reasons[check]}", pytrace=False)
+
+    def explain(self, finding: Finding) -> str:
+        """A finding as a failure message; its case file is written on the way."""
+        run = Run(self.supervisor.info, self.profile, 0, self.tally.checks, [finding])
+        write_cases(run)
+        return f"{finding.message}\n{finding.meaning}\n{command(run, finding)}\n[{finding.fingerprint}]"
+
+
+@pytest.fixture(scope="session")
+def bench(request: pytest.FixtureRequest, source: Source, device: str) -> Iterator[Bench]:
+    """The subject, started once; a run whose subject cannot be started fails."""
+    try:
+        supervisor = Supervisor(source, device)
+    except HarnessError as error:
+        pytest.fail(str(error), pytrace=False)
+    with supervisor:
+        config = request.config
+        bench = Bench(supervisor, config.getoption("--profile"), config.getoption("--baseline"))
+        config.stash[BENCH] = bench
+        yield bench
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How often each check ran, and which known findings were met again."""
+    bench = config.stash.get(BENCH, None)
+    if bench is None:
+        return
+    terminalreporter.section("checks")
+    for check_id, counts in bench.tally.checks.items():
+        terminalreporter.write_line(f"{check_id}: ran {counts.ran}, failed {counts.failed}, unknown {counts.unknown}")
+    for fingerprint in sorted(bench.met):
+        terminalreporter.write_line(f"known in {bench.supervisor.info.release}: {fingerprint}")

@@ -1,0 +1,20 @@
+"""Pinned scenarios: each is wrong in exactly the releases that it names, and right everywhere else."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.scenario.case import Case
+from harness.scenario.pinned import pinned_cases
+
+PINNED = pinned_cases(Path(__file__).parent)
+
+
+@pytest.mark.parametrize("case", PINNED.values(), ids=PINNED.keys())
+def test_a_pinned_scenario_is_wrong_where_it_is_known_to_be_and_nowhere_else(case: Case, bench) -> None:
+    (observation,) = bench.supervisor.observe([case.scenario])
+    if observation.fault is not None and observation.fault.cause == "unsupported":
+        pytest.skip(observation.fault.reason)
+    found = {finding.fingerprint for finding in bench.trial.judge(case.scenario, only=case.check)}
+
+    assert (case.fingerprint in found) == bool(bench.accepted & set(case.wrong_in))

@@ -1,0 +1,187 @@
+"""A subject without sglang: the real `harness.subject` over an ideal driver that misbehaves when asked to.
+
+Run as `python fake_subject.py … PATH DEVICE`, where the dots stand for the command line it replaces. PATH may be a
+`Start`, and the device of a gate scenario a `Misdeed` or a `Question`.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from harness.scenario import GateScenario, Scenario
+from harness.scenario.observation import Observation
+from harness.subject.frames import PREFIX, Hello, Observe, SubjectInfo
+from tests.ideal import observation
+
+#: What the supervisor reads; kept here because `harness.subject` hides it from the driver.
+REAL_STDOUT = os.dup(1) if __name__ == "__main__" else -1
+
+COMMAND = (sys.executable, str(Path(__file__).resolve()))
+
+
+class Start(Enum):
+    """How a start goes wrong."""
+
+    DIES = "dies while starting"
+    TALKS = "greets with plain text"
+    SAYS_NOTHING = "says hello without a word"
+    CANNOT_IMPORT = "fails to import sglang"
+    HANGS = "never says hello"
+
+
+class Misdeed(Enum):
+    """What a worker does instead of answering; all but `PRINTS` and `SHORT` cost an observation."""
+
+    KILLED = "is killed"
+    EXITS = "exits with status 7"
+    RAISES = "raises"
+    HANGS = "hangs"
+    PRINTS = "prints on stdout"
+    SHORT = "answers one too few"
+    KILLS_TEMPLATE = "kills its template"
+    STOPS_TEMPLATE = "stops its template"
+    CUTS_FRAME = "cuts a frame"
+    TALKS = "writes plain text between frames"
+    NO_MESSAGE = "sends a frame that is no message"
+    HANGS_UP = "closes its connection and stays"
+
+
+class Question(Enum):
+    """What a worker tells about itself as the verdict of a gate scenario."""
+
+    WORKER = "which process are you?"
+    TEMPLATE = "which process is your parent?"
+
+
+def scenario(asked: Misdeed | Question) -> GateScenario:
+    """The scenario that asks the fake for something."""
+    return GateScenario(asked.value)
+
+
+def prepare(path: str, device: str) -> SubjectInfo:
+    """Stands in for the driver's `prepare`."""
+    match path:
+        case Start.DIES.value:
+            print("something on stderr\nthe last words of a subject", file=sys.stderr, flush=True)
+            os._exit(3)
+        case Start.TALKS.value:
+            os.write(REAL_STDOUT, b"Welcome to a login shell, which greets on stdout\n")
+        case Start.SAYS_NOTHING.value:
+            import msgspec
+
+            hello = msgspec.msgpack.encode(Hello())
+            os.write(REAL_STDOUT, PREFIX.pack(len(hello)) + hello)
+        case Start.CANNOT_IMPORT.value:
+            raise ImportError("no module named sglang\nand more lines")
+        case Start.HANGS.value:
+            time.sleep(3600)
+    return SubjectInfo("ascend", "", device, {"python": sys.version.split()[0]}, ("DFLASH", "EAGLE"))
+
+
+class Driver:
+    """Stands in for the driver of sglang."""
+
+    def __init__(self, info: SubjectInfo) -> None:
+        self.info = info
+
+    def observe(self, message: Observe) -> tuple[Observation, ...]:
+        """What `tests.ideal` observes, unless a scenario asks for something else."""
+        answers = tuple(answer(one) for one in message.scenarios)
+        return answers[1:] if scenario(Misdeed.SHORT) in message.scenarios else answers
+
+
+def answer(one: Scenario) -> Observation:
+    """One observation, or a misdeed."""
+    device = one.device if isinstance(one, GateScenario) else ""
+    if device == Question.WORKER.value:
+        return Observation(verdict=str(os.getpid()))
+    if device == Question.TEMPLATE.value:
+        return Observation(verdict=str(os.getppid()))
+    misbehave: Callable[[], object] = DEEDS.get(device, lambda: None)
+    misbehave()
+    return observation(one)
+
+
+def _be_killed() -> None:
+    print("the last words of a worker", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _hang() -> None:
+    print("a worker hangs", file=sys.stderr, flush=True)
+    time.sleep(3600)
+
+
+def _raise() -> None:
+    raise RuntimeError("a driver that raises")
+
+
+def _print() -> None:
+    print("garbage", flush=True)
+    os.write(1, b"\x07\x00\x00\x00garbage")
+
+
+def _kill_template() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(3600)
+
+
+def _stop_template() -> None:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(3600)
+
+
+def _cut_frame() -> None:
+    os.write(REAL_STDOUT, PREFIX.pack(100) + b"half of a fr")
+    _kill_template()
+
+
+def _send_no_message() -> None:
+    os.write(REAL_STDOUT, PREFIX.pack(10) + b"no message")
+
+
+def _talk() -> None:
+    os.write(REAL_STDOUT, b"plain text")
+
+
+def _hang_up() -> None:
+    os.closerange(3, 256)
+    time.sleep(3600)
+
+
+DEEDS: dict[str, Callable[[], object]] = {
+    Misdeed.KILLED.value: _be_killed,
+    Misdeed.EXITS.value: lambda: os._exit(7),
+    Misdeed.RAISES.value: _raise,
+    Misdeed.HANGS.value: _hang,
+    Misdeed.PRINTS.value: _print,
+    Misdeed.KILLS_TEMPLATE.value: _kill_template,
+    Misdeed.STOPS_TEMPLATE.value: _stop_template,
+    Misdeed.CUTS_FRAME.value: _cut_frame,
+    Misdeed.TALKS.value: _talk,
+    Misdeed.NO_MESSAGE.value: _send_no_message,
+    Misdeed.HANGS_UP.value: _hang_up,
+}
+
+
+def main() -> None:
+    """Serve as `python -m harness.subject` does, with this module in the place of sglang's driver."""
+    stand_in = ModuleType("harness.subject.ascend.driver")
+    stand_in.__dict__.update(Driver=Driver, prepare=prepare)
+    sys.modules[stand_in.__name__] = stand_in
+
+    from harness.subject import __main__ as subject
+
+    sys.argv = [sys.argv[0], *sys.argv[-2:]]
+    subject.main()
+
+
+if __name__ == "__main__":
+    main()
