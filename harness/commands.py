@@ -32,6 +32,8 @@ from harness.subject.source import Source, resolve
 from harness.subject.supervisor import Supervisor
 
 DEVICES = ("emulated", "npu")
+#: Columns of tables where the output is no terminal, and nobody knows how wide it will be read.
+PLAIN_WIDTH = 160
 
 
 def check(
@@ -52,7 +54,7 @@ def check(
             source, plan, lambda stage, done, total: bars.advance(f"sglang {source.release}", stage, done, total)
         )
     write_cases(run)
-    show_run(Console(), run)
+    show_run(_output(), run)
     if json_file is not None:
         write_atomically(json_file, json_report.encode(json_report.run_document(run)))
     if junit_file is not None:
@@ -78,7 +80,7 @@ def scan(
     for run in runs:
         write_cases(run)
     changes = transitions(runs)
-    show_scan(Console(), runs, changes)
+    show_scan(_output(), runs, changes)
     if json_file is not None:
         write_atomically(json_file, json_report.encode(json_report.scan_document(runs, changes)))
     return combined(runs)
@@ -99,11 +101,10 @@ def replay(case_file: Path, specs: Sequence[str], device: str) -> Exit:
     if case.check and case.check not in CHECKS:
         raise UsageError(f"{case_file} names the check {case.check!r}, which this harness does not have.")
     _require_device(device)
-    console = Console(stderr=True)
-    with Bars(console) as bars:
+    with Bars(Console(stderr=True)) as bars:
         sources = [resolve(spec, bars.note) for spec in specs] or [resolve(None, bars.note)]
         replays = [_replayed(source, case, device) for source in sources]
-    show_replay(Console(), case.scenario, replays)
+    show_replay(_output(), case.scenario, replays)
     outcomes = [outcome.verdict.value for replay in replays for outcome in replay.outcomes.values()]
     if "fail" in outcomes:
         return Exit.FINDINGS
@@ -121,9 +122,14 @@ def _replayed(source: Source, case: Case, device: str) -> Replayed:
         return Replayed(supervisor.info, observation, outcomes)
 
 
+def _output() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=PLAIN_WIDTH)
+
+
 def doctor() -> Exit:
     """Show what is here and which subjects it makes possible; status 3 where there is none."""
-    console = Console()
+    console = _output()
     items = examine()
     possible = subjects(items)
     for title, rows in (("this machine", items), ("subjects", possible)):

@@ -115,7 +115,7 @@ class Planted(NamedTuple):
     """A fault planted in what the ideal subject sees, and how `check` must report it.
 
     `plant` falsifies the observation of `scenario` itself, or with `place` that of one of the check's variants.
-    `relation` ends the fingerprint, and `message` is the finding's without the scenario in brackets.
+    `relation` ends the fingerprint, after the mode, and `message` is the finding's without the scenario in brackets.
     """
 
     name: str
@@ -140,7 +140,8 @@ class Planted(NamedTuple):
         if outcome.verdict is not Verdict.FAIL:
             return outcome.verdict.value, outcome.reason
         (found,) = outcome.findings
-        return found.fingerprint.rpartition(":")[2], re.sub(r" \[[^\[\]]*\]$", "", found.message)
+        place = 5 if isinstance(self.scenario, MetadataScenario) else 3
+        return found.fingerprint.split(":", place)[place], re.sub(r" \[[^\[\]]*\]$", "", found.message)
 
 
 def untouched(observed: Observation) -> Observation:
@@ -151,6 +152,17 @@ def untouched(observed: Observation) -> Observation:
 def says(name: str, values: object, build: int = 0) -> Plant:
     """The fault of reporting `values` as the field `name` of one build."""
     return lambda observed: with_field(observed, name, values, build)
+
+
+def raises(error: str, build: int = 0) -> Plant:
+    """The fault of raising `error` in place of one build."""
+
+    def plant(observed: Observation) -> Observation:
+        seen = list(observed.seen)
+        seen[build] = Seen(error=error)
+        return replace(observed, seen=tuple(seen))
+
+    return plant
 
 
 def judge(check: Check, scenario: Scenario, plant: Plant = untouched, place: int = 0) -> Outcome:

@@ -414,3 +414,14 @@ def test_a_longer_table_continues_a_shorter_one(pooled: MetadataScenario, data: 
     shorter, longer = pages.table(2, length), pages.table(2, length + pages.page_size)
 
     assert shorter == longer[:-1]
+
+
+@SAME
+@given(pooled=pooled)
+def test_the_grid_is_every_page_of_every_row(pooled: MetadataScenario) -> None:
+    pages = PageMap(pooled)
+    one_by_one = [
+        [pages.page(row, index) for index in range(pages.pages_per_row)] for row in range(1, pooled.pool.rows + 1)
+    ]
+
+    assert one_by_one == pages.grid(pages.pages_per_row).tolist()

@@ -40,8 +40,8 @@ def state(run: Run, finding: Finding) -> State:
 
 
 def _path(finding: Finding) -> tuple[str, ...]:
-    check, _, algorithm, executor, mode, *_ = (*finding.fingerprint.split(":"), "", "", "")
-    return check, algorithm, executor, mode
+    parts = finding.fingerprint.split(":")
+    return parts[0], *parts[2:5], *parts[6:]
 
 
 def all_findings(runs: Sequence[Run]) -> dict[str, Finding]:

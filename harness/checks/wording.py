@@ -45,8 +45,8 @@ def finding(
 ) -> Finding:
     """Build a finding; its fingerprint holds no number, so that every scenario of one fault has the same.
 
-    Algorithms whose workers and backend code are the same share a fingerprint (EAGLE and its relatives); batches without
-    exact host lengths have fingerprints of their own, since it takes an option to meet them.
+    Algorithms whose workers and backend code are the same share a fingerprint (EAGLE and its relatives). Batches
+    without exact host lengths have fingerprints of their own, since it takes an option to meet them.
     """
     family = FAMILY.get(scenario.algorithm, scenario.algorithm)
     parts = [check, field, family, scenario.executor, scenario.mode, relation_name]

@@ -24,8 +24,14 @@ def name(run: Run) -> str:
 
 
 def by_weight(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings, those that hurt most first, and of these the simplest first."""
-    return sorted(findings, key=lambda finding: (ORDER.index(judge(finding.fingerprint).kind), size(finding)))
+    """Findings, those that hurt most first; of these the plainest check, and of that the simplest scenario first."""
+    checks = list(CHECKS)
+
+    def weight(finding: Finding) -> tuple[int, int, tuple[int, int]]:
+        kind = judge(finding.fingerprint).kind
+        return ORDER.index(kind), checks.index(finding.check), size(finding)
+
+    return sorted(findings, key=weight)
 
 
 def show_subject(console: Console, run: Run) -> None:
@@ -120,15 +126,21 @@ def _cell(run: Run, group: str) -> str:
 
 def _show_history(console: Console, runs: Sequence[Run]) -> None:
     findings = by_weight(all_findings(runs).values())
+    shown = [finding for finding in findings if judge(finding.fingerprint).kind != "harmless"]
     if not findings:
         return
-    table = Table("finding", *(name(run).removeprefix("0.5.") for run in runs), "judgement", title="wrong ✗, right ·")
-    for finding in findings:
+    table = Table(title="wrong ✗, right ·, not known ?", title_justify="left")
+    table.add_column("finding", overflow="fold")
+    for heading in (*(name(run).removeprefix("0.5.") for run in runs), "judgement"):
+        table.add_column(heading, no_wrap=True)
+    for finding in shown:
         signs = [SIGNS[state(run, finding)] for run in runs]
         kind = judge(finding.fingerprint).kind
         table.add_row(escape(finding.fingerprint), *signs, f"[{COLOURS[kind]}]{kind}[/]")
     console.print()
     console.print(table)
+    if len(shown) < len(findings):
+        console.print(f"{len(findings) - len(shown)} findings that are harmless are left out: see --json.")
 
 
 def _sentence(change: Transition) -> str:

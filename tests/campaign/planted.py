@@ -63,7 +63,7 @@ def block_added_twice_across_pages(scenario: MetadataScenario, seen: Observation
 
 
 def long_prefix_cut(scenario: MetadataScenario, seen: Observation) -> Observation:
-    """Prefixes of 200 tokens and more lose half a page and half a block: never a whole block."""
+    """Prefixes of 200 tokens and more lose a hundred: more than any block, so that it is no block that is missing."""
 
     def change(scenario: MetadataScenario, value: int, prefix: int) -> int:
         return value - 100 if prefix >= 200 else value

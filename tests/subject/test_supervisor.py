@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import CannotJudge
-from harness.scenario import GateScenario, MetadataScenario, Request
+from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.observation import Fault, Observation
 from harness.subject import supervisor as module
 from harness.subject.source import Source
@@ -78,7 +78,7 @@ def test_the_subject_says_what_it_is_and_the_source_which_sglang(subject: Superv
 
 
 def test_observations_come_back_in_order(subject: Supervisor) -> None:
-    scenarios = [METADATA, HONEST, GateScenario("cpu")]
+    scenarios: list[Scenario] = [METADATA, HONEST, GateScenario("cpu")]
     assert subject.observe(scenarios) == ideal.observe(scenarios)
 
 
@@ -197,8 +197,11 @@ def test_a_template_that_stops_is_a_hang_and_is_replaced(subject: Supervisor, mo
     assert subject.observe([HONEST]) == [ACCEPTED]
 
 
-def test_a_template_that_is_lost_again_and_again_is_given_up(subject: Supervisor) -> None:
-    for _ in range(MAX_RESTARTS + 1):
+def test_a_template_that_is_lost_again_and_again_is_given_up(
+    subject: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_RESTARTS", 2)
+    for _ in range(3):
         only_fault(subject, Misdeed.KILLS_TEMPLATE)
     with pytest.raises(CannotJudge, match=r"the subject \./checkout was lost .* times: giving up\."):
         subject.observe([HONEST])

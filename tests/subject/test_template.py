@@ -169,7 +169,7 @@ def test_a_fresh_worker_answers_after_a_hang(served: Served) -> None:
 
 @pytest.mark.xfail(reason="waits for the end of a worker that closed its connection and lives on", strict=True)
 def test_a_worker_that_closes_its_connection_and_stays_is_a_crash(own: Served) -> None:
-    fault = own.observe(scenario(Misdeed.HANGS_UP), limit=1.0, patience=2.0).fault
+    fault = own.observe(scenario(Misdeed.HANGS_UP), limit=1.0, patience=1.0).fault
     assert fault is not None
     assert fault.cause == "crash"
 

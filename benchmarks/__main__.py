@@ -1,0 +1,43 @@
+"""`python -m benchmarks [--sglang SPEC] [--quick] [--scan] [--json FILE]`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import measures
+from harness.subject.source import resolve
+
+
+def main(
+    sglang: Annotated[Optional[str], typer.Option(help="Which sglang; the default of `harness check`.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One turn of everything.")] = False,
+    scan: Annotated[bool, typer.Option("--scan", help="Measure a whole scan, too.")] = False,
+    json_file: Annotated[Optional[Path], typer.Option("--json")] = None,
+) -> None:
+    """Measure the harness on its own work."""
+    source = resolve(sglang)
+    turns = 1 if quick else 3
+    lines = [
+        *measures.sweep_against_bare(source, turns),
+        *measures.sweep_on_all_cores(source, 2.0 if quick else 10.0),
+        *measures.hypothesis_share(source, 3 if quick else 10),
+        *measures.restart(source, 3 if quick else 9),
+        *measures.whole_check(source),
+    ]
+    if scan:
+        lines += measures.whole_scan([sys.executable, "-m", "harness", "scan"])
+    table = Table("measure", "value", "wish")
+    for line in lines:
+        wish = f"{line.better} than {line.wish:g}" if line.wish else ""
+        table.add_row(line.name, f"{line.value:.3g} {line.unit}", wish)
+    Console().print(table)
+    if json_file is not None:
+        json_file.write_text(json.dumps([line._asdict() for line in lines], indent=2) + "\n")
+
+
+typer.run(main)

@@ -1,0 +1,88 @@
+"""The device gate: a refusal of a supported device, a missing gate and a refusal that does not help are found."""
+
+import pytest
+
+from harness.checks.finding import PASSED
+from harness.checks.gate import SUPPORTED, UNSUPPORTED
+from harness.checks.registry import CHECKS
+from harness.scenario import GateScenario
+from harness.scenario.observation import Observation
+from tests.ideal import CONTRACT_EXAMPLE, Plant, Planted, judge
+
+DEVICE_GATE = CHECKS["device-gate"]
+
+
+def answers(verdict: str) -> Plant:
+    """The fault of answering with `verdict`."""
+    return lambda observed: Observation(verdict=verdict)
+
+
+PLANTED = [
+    Planted(
+        "npu refused",
+        DEVICE_GATE,
+        GateScenario("npu"),
+        answers("DFLASH only supports CUDA."),
+        "refused",
+        "_handle_dflash refuses device='npu', which it should accept: 'DFLASH only supports CUDA.'",
+    ),
+    Planted(
+        "a numbered device refused",
+        DEVICE_GATE,
+        GateScenario("cuda:1"),
+        answers("DFLASH only supports cuda and npu."),
+        "refused",
+        "_handle_dflash refuses device='cuda:1', which it should accept: 'DFLASH only supports cuda and npu.'",
+    ),
+    Planted(
+        "no gate",
+        DEVICE_GATE,
+        GateScenario("cpu"),
+        answers("accepted"),
+        "no-gate",
+        "_handle_dflash accepts device='cpu', which it should refuse",
+    ),
+    Planted(
+        "no gate for no device at all",
+        DEVICE_GATE,
+        GateScenario(""),
+        answers("accepted"),
+        "no-gate",
+        "_handle_dflash accepts device='', which it should refuse",
+    ),
+    Planted(
+        "a refusal that does not help",
+        DEVICE_GATE,
+        GateScenario("nonsense"),
+        answers("not supported"),
+        "unhelpful",
+        "the refusal of device='nonsense' names neither it nor a supported device: 'not supported'",
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", PLANTED, ids=str)
+def test_a_planted_fault_is_found_and_named(fault: Planted) -> None:
+    assert fault.expected == fault.reported()
+
+
+@pytest.mark.parametrize("device", [*SUPPORTED, *UNSUPPORTED])
+def test_a_gate_that_knows_its_devices_passes(device: str) -> None:
+    assert judge(DEVICE_GATE, GateScenario(device)) == PASSED
+
+
+@pytest.mark.parametrize("verdict", ["DFLASH only supports CUDA.", "use npu", "device 'cpu' is not supported"])
+def test_a_refusal_helps_by_a_supported_device_or_the_one_asked_for(verdict: str) -> None:
+    assert judge(DEVICE_GATE, GateScenario("cpu"), answers(verdict)) == PASSED
+
+
+def test_a_finding_says_what_a_user_would_see() -> None:
+    (found,) = judge(DEVICE_GATE, GateScenario("npu"), answers("no")).findings
+
+    assert "cannot be started" in found.meaning
+    assert found.fingerprint == "device-gate:DFLASH:supported:refused"
+
+
+def test_devices_of_no_known_standing_are_not_judged() -> None:
+    assert not DEVICE_GATE.applies(GateScenario("xpu"))
+    assert not DEVICE_GATE.applies(CONTRACT_EXAMPLE)
