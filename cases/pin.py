@@ -1,7 +1,7 @@
 """Pin what a scan found: `harness scan --fresh --json scan.json && python cases/pin.py scan.json`.
 
-Writes a case for each fingerprint that has none yet to `cases/regressions/`, then runs every case on every release of the
-scan and brings its `wrong_in` up to date. Scenario, note and reports of a case that is there already stay as they are.
+Writes a case for each fingerprint that has none yet to `cases/regressions/`, then runs every case on every release of
+the scan and brings its `wrong_in` up to date. Scenario, note and reports of a case that is there already stay.
 """
 
 import json

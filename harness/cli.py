@@ -1,5 +1,8 @@
 """The command line: argument parsing, and nothing else."""
 
+import os
+import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -7,7 +10,7 @@ import typer
 from rich.console import Console
 
 from harness import commands
-from harness.errors import HarnessError
+from harness.errors import Exit, HarnessError, ReaderGone
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,7 +33,10 @@ Groups = Annotated[
 ]
 ProfileName = Annotated[str, typer.Option("--profile", help="dev, pr or nightly: how much is tried.")]
 Seed = Annotated[
-    int, typer.Option("--seed", min=0, help="Seed of the drawn scenarios (pr draws the same ones always).")
+    Optional[int],
+    typer.Option(
+        "--seed", min=0, help="Seed of the drawn scenarios. pr ignores it; nightly without one draws new ones."
+    ),
 ]
 Device = Annotated[str, typer.Option("--device", help="emulated or npu.")]
 Fresh = Annotated[
@@ -44,7 +50,7 @@ def check(
     sglang: Sglang = None,
     group: Groups = None,
     profile: ProfileName = "dev",
-    seed: Seed = 0,
+    seed: Seed = None,
     device: Device = "emulated",
     fresh: Fresh = False,
     json: JsonFile = None,
@@ -62,7 +68,7 @@ def scan(
     ] = None,
     group: Groups = None,
     profile: ProfileName = "dev",
-    seed: Seed = 0,
+    seed: Seed = None,
     fresh: Fresh = False,
     json: JsonFile = None,
 ) -> None:
@@ -89,11 +95,19 @@ def doctor() -> None:
 
 
 def main() -> None:
-    """Run a command; what goes wrong is one sentence on stderr and an exit status of `harness.errors.Exit`."""
+    """Run a command; what goes wrong is one sentence on stderr and an exit status of `harness.errors.Exit`.
+
+    A fault of the harness itself is status 3 with its traceback, a reader that went away 141: neither may be taken for
+    findings, which is what the 1 that Python would end with means.
+    """
     try:
         app()
     except HarnessError as error:
         Console(stderr=True).print(f"harness: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
         raise SystemExit(int(error.exit_status)) from None
-    except BrokenPipeError:
-        raise SystemExit(0) from None
+    except ReaderGone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
+    except Exception:
+        traceback.print_exc()
+        raise SystemExit(int(Exit.UNKNOWN)) from None

@@ -17,7 +17,7 @@ from harness.checks.check import Check
 from harness.checks.finding import Outcome
 from harness.checks.registry import CHECKS, checks_of
 from harness.doctor import Item, examine, has_npu, subjects
-from harness.errors import CannotJudge, Exit, UsageError
+from harness.errors import CannotJudge, Exit, ReaderGone, UsageError
 from harness.files import write_atomically
 from harness.report import json as json_report
 from harness.report.comparison import Replayed, show_replay
@@ -40,7 +40,7 @@ def check(
     spec: str | None,
     groups: Sequence[str],
     profile: str,
-    seed: int,
+    seed: int | None,
     device: str,
     fresh: bool,
     json_file: Path | None,
@@ -53,8 +53,8 @@ def check(
         run = run_plan(
             source, plan, lambda stage, done, total: bars.advance(f"sglang {source.release}", stage, done, total)
         )
-    write_cases(run)
     show_run(_output(), run)
+    write_cases(run)
     if json_file is not None:
         write_atomically(json_file, json_report.encode(json_report.run_document(run)))
     if junit_file is not None:
@@ -67,7 +67,7 @@ def scan(
     last: str | None,
     groups: Sequence[str],
     profile: str,
-    seed: int,
+    seed: int | None,
     fresh: bool,
     json_file: Path | None,
 ) -> Exit:
@@ -77,10 +77,10 @@ def scan(
         releases = wheels.releases_between(first, last, bars.note)
         sources = [resolve(release, bars.note) for release in releases]
         runs = scan_releases(sources, plan, lambda release, *rest: bars.advance(f"sglang {release}", *rest))
-    for run in runs:
-        write_cases(run)
     changes = transitions(runs)
     show_scan(_output(), runs, changes)
+    for run in runs:
+        write_cases(run)
     if json_file is not None:
         write_atomically(json_file, json_report.encode(json_report.scan_document(runs, changes)))
     return combined(runs)
@@ -122,9 +122,16 @@ def _replayed(source: Source, case: Case, device: str) -> Replayed:
         return Replayed(supervisor.info, observation, outcomes)
 
 
+class _Output(Console):
+    """Stdout. A reader that went away is an error of its own: Rich would end with status 1, which means findings."""
+
+    def on_broken_pipe(self) -> None:
+        raise ReaderGone
+
+
 def _output() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=PLAIN_WIDTH)
+    console = _Output()
+    return console if console.is_terminal else _Output(width=PLAIN_WIDTH)
 
 
 def doctor() -> Exit:
@@ -144,7 +151,7 @@ def _table(title: str, items: Sequence[Item]) -> Table:
     return table
 
 
-def _plan(groups: Sequence[str], profile: str, seed: int, device: str, fresh: bool) -> Plan:
+def _plan(groups: Sequence[str], profile: str, seed: int | None, device: str, fresh: bool) -> Plan:
     checks_of(groups)
     _require_device(device)
     pinned = () if fresh else tuple(case.scenario for case in pinned_cases().values())

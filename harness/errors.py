@@ -12,6 +12,10 @@ class Exit(IntEnum):
     UNKNOWN = 3
 
 
+class ReaderGone(Exception):
+    """Nobody reads the output any more: the command ends without a word."""
+
+
 class HarnessError(Exception):
     """A failure that is told to the user in one sentence, without a traceback."""
 

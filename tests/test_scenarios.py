@@ -139,6 +139,20 @@ def test_every_choice_of_an_axis_is_drawn(cell: Cell) -> None:
     assert {1, 2} <= {len(batch) for scenario in found for batch in scenario.rounds}
 
 
+def test_every_step_that_gets_metadata_is_drawn() -> None:
+    """A draft decode of blocks up to 5 has metadata for three steps."""
+    found = drawn(Cell(("EAGLE",), "draft_decode", "eager", "mha"), 60)
+
+    assert {(3, 0), (4, 0), (4, 1), (5, 0), (5, 1), (5, 2)} == {(one.draft_tokens, one.step) for one in found}
+
+
+def test_windows_of_a_page_and_of_more_than_the_context_are_drawn() -> None:
+    found = drawn(Cell(("EAGLE",), "target_verify", "graph", "swa"), 60)
+
+    assert {1, 100, 128} <= {scenario.window for scenario in found}
+    assert any(scenario.window > scenario.pool.context_length for scenario in found)
+
+
 def test_a_graph_has_idle_ranks_and_full_buckets_and_padded_ones() -> None:
     padding = {
         (bool(batch), scenario.bucket(len(batch)) > len(batch))
@@ -236,12 +250,12 @@ DRAFT_EXTEND = MetadataScenario("EAGLE", "draft_extend", ((Request(5, new_tokens
 GRAPH = replace(CONTRACT_EXAMPLE, executor="graph", buckets=(2,))
 
 
-def one(request: Request, scenario: MetadataScenario = CONTRACT_EXAMPLE) -> MetadataScenario:
+def single(request: Request, scenario: MetadataScenario = CONTRACT_EXAMPLE) -> MetadataScenario:
     """`scenario` with a single request."""
     return replace(scenario, rounds=((request,),))
 
 
-def two(first: Request, second: Request) -> MetadataScenario:
+def pair(first: Request, second: Request) -> MetadataScenario:
     """A verify of two requests."""
     return replace(CONTRACT_EXAMPLE, rounds=((first, second),))
 
@@ -260,7 +274,7 @@ def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
         (replace(CONTRACT_EXAMPLE, draft_tokens=33), "draft_tokens=33 is not in 1 to 32"),
         (replace(CONTRACT_EXAMPLE, pool=Pool(page_size=0)), "page_size and context_length must be positive"),
         (
-            one(Request(0), replace(EXTEND, pool=Pool(context_length=0))),
+            single(Request(0), replace(EXTEND, pool=Pool(context_length=0))),
             "page_size and context_length must be positive",
         ),
         (replace(CONTRACT_EXAMPLE, pool=Pool(rows=0)), "pool.rows=0 is not in 1 to 64"),
@@ -290,28 +304,28 @@ def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
         (replace(DRAFT, draft_tokens=2, step=0), "a draft decode needs draft_tokens of 3 or more"),
         (replace(DRAFT, step=3), "that step gets no metadata"),
         (
-            replace(one(Request(5, host_lag=1)), host_view="absent"),
+            replace(single(Request(5, host_lag=1)), host_view="absent"),
             "only published host lengths can lag",
         ),
-        (one(Request(5, new_tokens=1, host_lag=1), EXTEND), "that mode cannot lag"),
-        (one(Request(5, host_lag=1), DECODE), "that mode cannot lag"),
-        (one(Request(5, new_tokens=1, host_lag=1), DRAFT_EXTEND), "that mode cannot lag"),
+        (single(Request(5, new_tokens=1, host_lag=1), EXTEND), "that mode cannot lag"),
+        (single(Request(5, host_lag=1), DECODE), "that mode cannot lag"),
+        (single(Request(5, new_tokens=1, host_lag=1), DRAFT_EXTEND), "that mode cannot lag"),
         (
             replace(CONTRACT_EXAMPLE, rounds=((),)),
             "an eager batch without requests is never built (sglang skips it)",
         ),
         (replace(GRAPH, buckets=(1,)), "a batch of 2 fits no captured bucket"),
-        (two(Request(5), Request(130)), "two requests of one batch share a row"),
-        (one(Request(5, row=0)), "row 0 is not in 1 to 4"),
-        (one(Request(5, row=5)), "row 5 is not in 1 to 4"),
-        (one(Request(-1)), "prefix -1 is not in 0 to the context length 1024"),
-        (one(Request(1025)), "prefix 1025 is not in 0 to the context length 1024"),
-        (one(Request(5, new_tokens=-1)), "new_tokens=-1 goes past the context"),
-        (one(Request(1020, new_tokens=6), EXTEND), "new_tokens=6 goes past the context"),
-        (one(Request(5), EXTEND), "extend needs new_tokens of 1 or more"),
-        (one(Request(5), DRAFT_EXTEND), "draft_extend needs new_tokens of 1 or more"),
-        (one(Request(5, host_lag=-6)), "host_lag=-6 puts the host's prefix outside the context"),
-        (one(Request(1020, host_lag=5)), "host_lag=5 puts the host's prefix outside the context"),
+        (pair(Request(5), Request(130)), "two requests of one batch share a row"),
+        (single(Request(5, row=0)), "row 0 is not in 1 to 4"),
+        (single(Request(5, row=5)), "row 5 is not in 1 to 4"),
+        (single(Request(-1)), "prefix -1 is not in 0 to the context length 1024"),
+        (single(Request(1025)), "prefix 1025 is not in 0 to the context length 1024"),
+        (single(Request(5, new_tokens=-1)), "new_tokens=-1 goes past the context"),
+        (single(Request(1020, new_tokens=6), EXTEND), "new_tokens=6 goes past the context"),
+        (single(Request(5), EXTEND), "extend needs new_tokens of 1 or more"),
+        (single(Request(5), DRAFT_EXTEND), "draft_extend needs new_tokens of 1 or more"),
+        (single(Request(5, host_lag=-6)), "host_lag=-6 puts the host's prefix outside the context"),
+        (single(Request(1020, host_lag=5)), "host_lag=5 puts the host's prefix outside the context"),
     ],
 )
 def test_a_broken_rule_is_named(scenario: MetadataScenario, sentence: str) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from harness.campaign.run import Run
 from harness.checks.finding import Finding
-from harness.scenario import MetadataScenario
+from harness.scenario.capability import missing
 
 State = Literal["wrong", "right", "unknown", "absent"]
 
@@ -33,10 +33,7 @@ def state(run: Run, finding: Finding) -> State:
     hidden = any(_path(own) == _path(finding) for own in run.findings)
     if hidden or "subject" in run.unknown or finding.check in run.unknown:
         return "unknown"
-    needed = {finding.algorithm} - {"NONE"}
-    if isinstance(finding.scenario, MetadataScenario) and finding.scenario.host_view != "published":
-        needed.add("absent-host")
-    return "right" if needed <= set(run.subject.capabilities) else "absent"
+    return "absent" if missing(finding.scenario, run.subject.capabilities) else "right"
 
 
 def _path(finding: Finding) -> tuple[str, ...]:

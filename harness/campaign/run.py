@@ -18,6 +18,7 @@ from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.checks.registry import checks_of
 from harness.errors import CannotJudge, Exit
 from harness.scenario import GateScenario, Scenario
+from harness.scenario.capability import missing
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
 from harness.subject.frames import SubjectInfo
@@ -33,7 +34,7 @@ class Run(msgspec.Struct, frozen=True):
 
     subject: SubjectInfo
     profile: str
-    seed: int
+    seed: int | None
     checks: dict[str, Counts]
     findings: list[Finding]
     unknown: dict[str, str] = {}
@@ -54,7 +55,7 @@ class Plan(NamedTuple):
 
     groups: tuple[str, ...]
     profile: Profile
-    seed: int
+    seed: int | None
     device: str = "emulated"
     pinned: tuple[Scenario, ...] = ()
 
@@ -90,8 +91,9 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
     trial = Trial(supervisor.observe, checks, tally)
     groups = {check.group for check in checks}
     for scenario in plan.pinned:
-        for finding in trial.judge(scenario):
-            tally.keep(finding)
+        if not missing(scenario, supervisor.info.capabilities):
+            for finding in trial.judge(scenario):
+                tally.keep(finding)
     if "guard" in groups:
         for device in (*SUPPORTED, *UNSUPPORTED):
             for finding in trial.judge(GateScenario(device)):

@@ -8,6 +8,7 @@ from harness.checks.rounds import NothingToJudge, each_round, field
 from harness.checks.wording import OVER, UNDER, finding, relation, where
 from harness.reference.metadata import Row, rows
 from harness.scenario import MetadataScenario, Request, Scenario
+from harness.scenario.capability import ABSENT_HOST
 from harness.scenario.observation import Seen
 
 
@@ -146,6 +147,6 @@ CHECKS = (
         "A reserved upper bound published for the host is not used as an exact length.",
         lambda scenario: isinstance(scenario, MetadataScenario) and scenario.host_view == "bound",
         each_round(_host_bound),
-        needs="absent-host",
+        needs=ABSENT_HOST,
     ),
 )

@@ -28,7 +28,7 @@ def show_replay(console: Console, scenario: Scenario, replays: Sequence[Replayed
     """The scenario, what each sglang made of it, the verdict of every check, and the findings in words."""
     for line in describe(scenario):
         console.print(escape(line), highlight=False, soft_wrap=True)
-    columns = [f"{replay.info.release} ({replay.info.spec})" for replay in replays]
+    columns = [escape(f"{replay.info.release} ({replay.info.spec})") for replay in replays]
     seen = Table("seen", *columns)
     rows = [_seen(replay.observation) for replay in replays]
     for name in dict.fromkeys(name for row in rows for name in row):

@@ -1,5 +1,6 @@
 """JUnit XML for CI: one test case per check, a failure per finding, an error for what could not be judged."""
 
+import re
 from xml.etree import ElementTree
 
 from harness.campaign.run import Run
@@ -27,5 +28,13 @@ def junit(run: Run) -> bytes:
     suite.set("failures", str(failures))
     suite.set("errors", str(errors))
     ElementTree.indent(suite)
+    for element in suite.iter():
+        element.text = element.text and _speakable(element.text)
+        element.attrib.update({key: _speakable(value) for key, value in element.attrib.items()})
     text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return text
+
+
+def _speakable(text: str) -> str:
+    """`text` with the control characters that XML cannot hold written out."""
+    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", lambda match: repr(match.group())[1:-1], text)

@@ -1,6 +1,7 @@
 """The case file of each finding, and the command that replays it."""
 
 import re
+import shlex
 from pathlib import Path
 
 from harness.campaign.run import Run
@@ -13,7 +14,7 @@ FOLDER = Path(".harness", "findings")
 
 def case_path(run: Run, finding: Finding, folder: Path = FOLDER) -> Path:
     """Where the case of `finding` lies: one folder per sglang, one file per fingerprint."""
-    subject = re.sub(r"[^A-Za-z0-9._-]+", "_", run.subject.release or run.subject.spec)
+    subject = re.sub(r"[^A-Za-z0-9._-]+", "_", run.subject.release or run.subject.spec).lstrip(".") or "_"
     if run.subject.revision:
         subject += f"-{run.subject.revision[:12]}"
     return folder / subject / (re.sub(r"[^A-Za-z0-9._-]+", "-", finding.fingerprint) + ".json")
@@ -22,8 +23,8 @@ def case_path(run: Run, finding: Finding, folder: Path = FOLDER) -> Path:
 def command(run: Run, finding: Finding, folder: Path = FOLDER) -> str:
     """What a user types to see `finding` again."""
     device = "" if run.subject.device == "emulated" else " --device npu"
-    spec = run.subject.spec if re.fullmatch(r"[\w./:@+-]+", run.subject.spec) else f"'{run.subject.spec}'"
-    return f"harness replay {case_path(run, finding, folder)} --sglang {spec}{device}"
+    path = case_path(run, finding, folder)
+    return f"harness replay {shlex.quote(str(path))} --sglang {shlex.quote(run.subject.spec)}{device}"
 
 
 def write_cases(run: Run, folder: Path = FOLDER) -> None:

@@ -19,8 +19,8 @@ SIGNS = {"wrong": "[bold red]✗[/]", "right": "[green]·[/]", "unknown": "[yell
 
 
 def name(run: Run) -> str:
-    """How a run's sglang is called in a table."""
-    return run.subject.release or run.subject.spec
+    """How a run's sglang is called in a table, as markup."""
+    return escape(run.subject.release or run.subject.spec)
 
 
 def by_weight(findings: Iterable[Finding]) -> list[Finding]:
@@ -39,8 +39,10 @@ def show_subject(console: Console, run: Run) -> None:
     versions = " ".join(f"{key} {value}" for key, value in run.subject.versions.items())
     revision = f" at {run.subject.revision[:12]}" if run.subject.revision else ""
     console.print(
-        f"sglang {run.subject.release}{revision} ({run.subject.spec}), device {run.subject.device}, {versions}, "
-        f"profile {run.profile}, seed {run.seed}",
+        escape(
+            f"sglang {run.subject.release}{revision} ({run.subject.spec}), device {run.subject.device}, {versions}, "
+            f"profile {run.profile}, seed {'random' if run.seed is None else run.seed}"
+        ),
         highlight=False,
         soft_wrap=True,
     )

@@ -48,7 +48,7 @@ def read_case(path: Path) -> Case:
                 f"{path} has case schema {schema}, and this harness reads up to {SCHEMA}: update the harness."
             )
         case = msgspec.json.decode(data, type=Case)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is no case file of this harness, or is cut short: {error}.") from error
     if problem := why_invalid(case.scenario):
         raise UsageError(f"{path} holds a scenario that cannot be: {problem}.")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from harness.scenario.capability import ABSENT_HOST
 from harness.scenario.convention import FAMILY
 from harness.scenario.metadata import (
     Algorithm,
@@ -149,7 +150,7 @@ def _with_rounds(empty: MetadataScenario, drawn: list[list[Request]], descending
 
 def _host_views(cell: Cell, capabilities: Collection[str]) -> st.SearchStrategy[HostView]:
     views: list[HostView] = ["published"]
-    if "absent-host" in capabilities and cell.target != "swa":
+    if ABSENT_HOST in capabilities and cell.target != "swa":
         views.append("bound" if cell.algorithms[0] == "DFLASH" else "absent")
     return st.sampled_from(views)
 

@@ -15,8 +15,8 @@ from harness.scenario import Scenario
 from harness.scenario.observation import Fault, Observation
 
 PREFIX = struct.Struct("<I")
-#: No honest frame is larger; a larger length is garbage that was read as one.
-MAX_FRAME = 1 << 30
+#: No honest frame is larger; a larger length is text that was read as one (four blanks or digits are larger).
+MAX_FRAME = 1 << 27
 
 
 class SubjectInfo(msgspec.Struct, frozen=True):
@@ -57,7 +57,11 @@ class Observed(msgspec.Struct, frozen=True, tag=True):
 
 
 class ProtocolError(Exception):
-    """The other side closed, or sent something that is no frame."""
+    """The other side is gone, or sent something that is no frame."""
+
+
+class ClosedError(ProtocolError):
+    """The other side closed the connection."""
 
 
 class DeadlineError(Exception):
@@ -92,6 +96,6 @@ def _read(descriptor: int, size: int, deadline: float | None) -> bytes:
                 raise DeadlineError
         chunk = os.read(descriptor, min(size - len(chunks), 1 << 20))
         if not chunk:
-            raise ProtocolError("the other side closed the connection")
+            raise ClosedError("the other side closed the connection")
         chunks += chunk
     return bytes(chunks)

@@ -17,6 +17,7 @@ from harness.errors import CannotJudge
 from harness.scenario import Scenario
 from harness.scenario.observation import Fault, Observation
 from harness.subject.frames import (
+    ClosedError,
     DeadlineError,
     Hello,
     Observe,
@@ -47,7 +48,7 @@ class Supervisor:
         self.command = tuple(command)
         self.restarts = 0
         self.process: subprocess.Popen[bytes] | None = None
-        self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close())
+        self.stderr = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed by close())
         self.decoder = msgspec.msgpack.Decoder(Observed)
         try:
             self.info = self._start()
@@ -100,21 +101,26 @@ class Supervisor:
 
     def _start(self) -> SubjectInfo:
         arguments = [sys.executable, "-P", "-m", "harness.subject", self.source.path, self.device]
-        self.process = subprocess.Popen(
-            [*self.command, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.stderr,
-            env=self._environment(),
-        )
+        try:
+            self.process = subprocess.Popen(
+                [*self.command, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.stderr,
+                env=self._environment(),
+            )
+        except OSError as error:
+            raise self._not_started(f"its command cannot be run: {error}") from error
         assert self.process.stdout is not None
         try:
             frame = read_frame(self.process.stdout.fileno(), START_LIMIT)
             hello = msgspec.msgpack.decode(frame, type=Hello)
         except DeadlineError:
             raise self._not_started(f"it did not start within {START_LIMIT:g} s") from None
-        except (ProtocolError, msgspec.DecodeError):
+        except ClosedError:
             raise self._not_started("it died while starting") from None
+        except (ProtocolError, msgspec.DecodeError):
+            raise self._not_started("it said something else than hello") from None
         if hello.info is None:
             raise self._not_started(hello.fault.reason if hello.fault else "it said nothing")
         return msgspec.structs.replace(

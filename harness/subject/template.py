@@ -11,6 +11,8 @@ import os
 import signal
 import socket
 import sys
+import time
+import traceback
 from collections.abc import Callable
 
 import msgspec
@@ -78,17 +80,25 @@ class Template:
         if self.worker == 0:
             here.close()
             _die_with_parent()
-            status = 1
             try:
                 _work(self.make_driver(), there.fileno())
-                status = 0
-            finally:
-                os._exit(status)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
         there.close()
         self.connection = here
 
     def _how_it_ended(self) -> str:
-        _, status = os.waitpid(self.worker, 0)
+        """The worker has closed its end: it is dead or dying, or else it is put to an end."""
+        for _ in range(50):
+            ended, status = os.waitpid(self.worker, os.WNOHANG)
+            if ended:
+                break
+            time.sleep(0.01)
+        else:
+            os.kill(self.worker, signal.SIGKILL)
+            _, status = os.waitpid(self.worker, 0)
         self._forget()
         if os.WIFSIGNALED(status):
             return f"the subject was killed by {signal.Signals(os.WTERMSIG(status)).name}"
@@ -108,7 +118,7 @@ class Template:
 
 
 def _die_with_parent() -> None:
-    """Have Linux kill this worker when its template ends, however that ends; elsewhere a hung worker may stay behind."""
+    """Have Linux kill this worker when its template ends, however that ends; elsewhere a hung one may stay behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

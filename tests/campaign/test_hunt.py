@@ -166,7 +166,6 @@ def test_a_derandomized_profile_draws_the_same_scenarios_whatever_the_seed() -> 
     assert drawn(1, fixed) == drawn(2, fixed)
 
 
-@pytest.mark.xfail(reason="@seed turns the database off, and a second search would empty it", strict=True)
 def test_a_finding_is_met_again_from_the_database(tmp_path: Path) -> None:
     observe = planted.subject(planted.block_added_twice_across_pages)
     before = hunted(observe, database=tmp_path, profile=PROFILE._replace(examples=60))
@@ -200,7 +199,6 @@ def test_a_crash_is_counted_as_unknown_with_its_reason() -> None:
     assert tally.reasons["query-lengths"] == "crash: killed"
 
 
-@pytest.mark.xfail(reason="FlakyFailure of Hypothesis is not caught", strict=True)
 def test_a_finding_that_does_not_show_again_is_kept() -> None:
     wrong, times = planted.subject(planted.block_added_twice), Counter[Scenario]()
 
@@ -230,7 +228,6 @@ def test_a_subject_that_is_lost_ends_the_hunt(calls: int) -> None:
         hunted(lost_after(calls, planted.subject()))
 
 
-@pytest.mark.xfail(reason="what is being shrunk is dropped when the subject is lost", strict=True)
 def test_a_finding_is_kept_when_the_subject_is_lost_while_it_is_shrunk() -> None:
     wrong, check, tally = planted.subject(planted.block_added_twice), CHECKS["kv-lengths"], Tally(["kv-lengths"])
 

@@ -206,7 +206,6 @@ def test_pinned_scenarios_are_judged_first_and_not_shrunk(use: Use) -> None:
     assert {finding.scenario for finding in done.findings} == {pinned}
 
 
-@pytest.mark.xfail(reason="pinned cases of algorithms that a release lacks make its checks unknown", strict=True)
 def test_a_pinned_scenario_that_the_sglang_has_no_algorithm_for_is_left_out(use: Use) -> None:
     def observe(scenarios: Sequence[Scenario]) -> list[Observation]:
         absent = Observation(fault=Fault("unsupported", "this sglang has no algorithm DSPARK"))

@@ -10,12 +10,13 @@ from harness.checks import gate, inputs, lengths, prefix, relations, tables, win
 from harness.checks.check import Check
 from harness.checks.finding import NOT_RUN, PASSED, Outcome, Verdict, unknown
 from harness.checks.registry import CHECKS, GROUPS, checks_of
+from harness.checks.wording import where
 from harness.errors import UsageError
 from harness.scenario import MetadataScenario, Scenario
 from harness.scenario.observation import Fault, Observation, Seen
 from harness.scenario.strategies import Cell
 from tests.checks import test_gate, test_inputs, test_lengths, test_prefix, test_relations, test_tables, test_window
-from tests.ideal import CELLS, Planted, drawn, judge, observe, raises
+from tests.ideal import CELLS, CONTRACT_EXAMPLE, Planted, drawn, judge, observe, raises
 
 MIRRORED = (
     (gate, test_gate),
@@ -75,7 +76,6 @@ def test_the_checks_of_a_module_are_tested_in_its_mirror(module: object, tests: 
 
 
 def test_every_module_of_checks_is_mirrored_and_no_id_is_used_twice() -> None:
-    assert list(CHECKS) != []
     assert len(CHECKS) == sum(len(module.CHECKS) for module, _ in MIRRORED)
 
 
@@ -190,6 +190,32 @@ def test_a_finding_names_its_check_and_the_scenario_to_reproduce_it(fault: Plant
     assert (fault.check.id, fault.scenario) == (found.check, found.scenario)
     assert found.fingerprint.startswith(f"{fault.check.id}:")
     assert found.meaning
+
+
+@pytest.mark.parametrize(
+    ("scenario", "number", "row", "bracket"),
+    [
+        (CONTRACT_EXAMPLE, 0, 1, "eager, DFLASH, target_verify, prefix=130, block=16, page=128"),
+        (CONTRACT_EXAMPLE, 0, None, "eager, DFLASH, target_verify, block=16, page=128"),
+        # A row that pads has no prefix.
+        (test_lengths.REPLAY, 0, 2, "graph, DFLASH, target_verify, block=16, page=128"),
+        (test_lengths.REPLAYS, 1, 0, "graph, DFLASH, target_verify, prefix=130, block=16, page=128, round=1"),
+        (
+            test_lengths.LAGGING,
+            0,
+            1,
+            "eager, DFLASH, target_verify, prefix=130, host_lag=-4, block=16, page=128",
+        ),
+        (test_lengths.DRAFT, 0, 0, "eager, EAGLE, draft_decode, prefix=5, block=5, step=2, page=128"),
+        (test_lengths.HOSTLESS, 0, 0, "eager, EAGLE, target_verify, prefix=5, block=16, page=128, host=absent"),
+        (test_window.REPLAY, 0, 0, "graph, EAGLE, target_verify, swa, prefix=20, block=4, window=8, page=16"),
+        (test_prefix.EXTEND, 0, 2, "eager, NONE, extend, mla, prefix=16, block=1, page=16"),
+    ],
+)
+def test_a_scenario_is_told_by_what_is_not_the_default(
+    scenario: MetadataScenario, number: int, row: int | None, bracket: str
+) -> None:
+    assert bracket == where(scenario, number, row)
 
 
 def test_no_group_is_all_checks() -> None:

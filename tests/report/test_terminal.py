@@ -202,22 +202,14 @@ def test_changes_of_lesser_findings_are_counted_and_not_told() -> None:
 
 
 ODD_NAMES = ["dir[1]", "[red", "[bold]", "[/]", "[/bold]", "\\[x]"]
-#: Odd names in the place of an sglang's own name.
-ODD_SGLANGS = [
-    *ODD_NAMES[:2],
-    *(
-        pytest.param(odd, marks=pytest.mark.xfail(reason="the name of an sglang is read as markup", strict=True))
-        for odd in ODD_NAMES[2:]
-    ),
-]
 
 
-@pytest.mark.parametrize("odd", ODD_SGLANGS)
+@pytest.mark.parametrize("odd", ODD_NAMES)
 def test_a_spec_with_brackets_is_shown_as_it_is_in_a_run(odd: str) -> None:
     assert f"({odd})" in run_shown(made_run(BLOCK_TWICE, subject=info(spec=odd)))
 
 
-@pytest.mark.parametrize("odd", ODD_SGLANGS)
+@pytest.mark.parametrize("odd", ODD_NAMES)
 def test_a_release_with_brackets_is_shown_as_it_is_in_a_scan(odd: str) -> None:
     runs = [made_run(subject=info("0.5.15")), made_run(BLOCK_TWICE, subject=info(odd), unknown={"subject": "lost"})]
     text = scan_shown(runs)
@@ -305,6 +297,6 @@ def test_a_replay_that_could_not_be_judged_says_why() -> None:
     assert "0.5.18: crash: killed [by] chance\n" in text
 
 
-@pytest.mark.parametrize("odd", ODD_SGLANGS)
+@pytest.mark.parametrize("odd", ODD_NAMES)
 def test_a_spec_with_brackets_is_shown_as_it_is_in_a_replay(odd: str) -> None:
     assert f"0.5.18 ({odd})" in replay_shown(VERIFY, replayed(ideal.observation(VERIFY), spec=odd))

@@ -234,7 +234,6 @@ def test_a_subject_that_says_no_hello_is_told_in_one_sentence(start: Start) -> N
     assert "\n" not in sentence
 
 
-@pytest.mark.xfail(reason="any frame or text that is no hello is taken for a death", strict=True)
 def test_a_subject_that_says_something_else_is_not_said_to_have_died() -> None:
     assert "died" not in not_started(Start.TALKS)
 
@@ -263,7 +262,6 @@ def test_a_subject_that_never_says_hello_leaves_no_process_behind(never_greeted:
     assert [ends(process) for process in never_greeted[1]] == [True]
 
 
-@pytest.mark.xfail(reason="the OSError of Popen is not caught", strict=True, raises=FileNotFoundError)
 def test_a_command_that_does_not_exist_is_told_in_one_sentence() -> None:
     with pytest.raises(CannotJudge, match="is no subject"):
         Supervisor(source(), command=["/nonexistent/ssh"])

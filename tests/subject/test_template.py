@@ -144,7 +144,6 @@ def test_a_worker_that_died_between_two_frames_is_a_crash_of_the_second(served: 
     assert accepted(served.observe(HONEST))
 
 
-@pytest.mark.xfail(reason="os._exit in a finally clause loses the exception before it is printed", strict=True)
 def test_an_exception_of_the_driver_is_told_on_stderr(own: Served) -> None:
     own.observe(scenario(Misdeed.RAISES))
     assert b"RuntimeError: a driver that raises" in own.close()
@@ -167,7 +166,6 @@ def test_a_fresh_worker_answers_after_a_hang(served: Served) -> None:
     assert accepted(served.observe(HONEST))
 
 
-@pytest.mark.xfail(reason="waits for the end of a worker that closed its connection and lives on", strict=True)
 def test_a_worker_that_closes_its_connection_and_stays_is_a_crash(own: Served) -> None:
     fault = own.observe(scenario(Misdeed.HANGS_UP), limit=1.0, patience=1.0).fault
     assert fault is not None

@@ -13,6 +13,7 @@ import torch
 from msgspec.structs import replace
 
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
+from harness.scenario.capability import missing
 from harness.scenario.observation import Fault, Observation, Seen
 from harness.subject.ascend import gate, reading, releases
 from harness.subject.ascend.batch import Batch, BatchBuilder
@@ -71,11 +72,8 @@ class Driver:
         return tuple(self._observe(scenario) for scenario in message.scenarios)
 
     def _observe(self, scenario: Scenario) -> Observation:
-        if scenario.algorithm != "NONE" and scenario.algorithm not in self.info.capabilities:
-            return Observation(fault=Fault("unsupported", f"this sglang has no algorithm {scenario.algorithm}"))
-        hostless = isinstance(scenario, MetadataScenario) and scenario.host_view != "published"
-        if hostless and "absent-host" not in self.info.capabilities:
-            return Observation(fault=Fault("unsupported", "this sglang always has host lengths on Ascend"))
+        if lacking := missing(scenario, self.info.capabilities):
+            return Observation(fault=Fault("unsupported", f"this sglang has no {', '.join(sorted(lacking))}"))
         try:
             if isinstance(scenario, GateScenario):
                 return gate.ask(scenario)

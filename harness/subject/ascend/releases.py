@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
+from harness.scenario.capability import ABSENT_HOST
 from harness.scenario.metadata import SPARE_COLUMNS, MetadataScenario
 
 #: One rank, no data parallelism. Names that a release does not know are left out.
@@ -83,7 +84,7 @@ def capabilities() -> tuple[str, ...]:
     if "DSPARK" in known and "npu" not in inspect.getsource(speculative_hook._handle_dspark):
         known.remove("DSPARK")
     if hasattr(envs, "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS"):
-        known.append("absent-host")
+        known.append(ABSENT_HOST)
     return tuple(sorted(known))
 
 

@@ -73,6 +73,7 @@ class GraphExecutor:
         self.backend = backend
         self.builder = builder
         self.mode = builder.modes[scenario.mode]
+        self.drafts = scenario.mode if scenario.mode in ("draft_decode", "draft_extend") else None
         self.buckets = sorted(scenario.buckets)
         self.width = 1 if scenario.mode in ("decode", "draft_decode") else scenario.draft_tokens
         self.buffers = Buffers(self.buckets[-1], self.width, builder.device)
@@ -82,16 +83,9 @@ class GraphExecutor:
             self._capture(scenario, bucket)
 
     def _capture(self, scenario: MetadataScenario, bucket: int) -> None:
-        view = self._view_of_buffers(bucket)
-        view.forward_mode = self.mode
-        view.spec_info = self.builder.spec_info(scenario, bucket * self.width)
-        view.spec_algorithm = self.builder.algorithm(scenario.algorithm)
-        self.backend.init_forward_metadata_out_graph(view, in_capture=True)
-
-    def _view_of_buffers(self, bucket: int) -> Any:
         buffers = self.buffers
         tokens = bucket * self.width
-        return self.builder.forward_batch(
+        view = self.builder.forward_batch(
             forward_mode=self.mode,
             batch_size=bucket,
             input_ids=buffers.input_ids[:tokens],
@@ -101,19 +95,21 @@ class GraphExecutor:
             seq_lens_sum=0,
             out_cache_loc=buffers.out_cache_loc[:tokens],
             positions=buffers.positions[:tokens],
+            spec_algorithm=self.builder.algorithm(scenario.algorithm),
+            spec_info=self.builder.spec_info(scenario, tokens),
         )
+        self.backend.init_forward_metadata_out_graph(view, in_capture=True)
 
     def replay(self, batch: Batch) -> list[list[int]]:
         """Pad and replay one batch; returns the host lengths that the graph was given, per captured step."""
         forward_batch = batch.forward_batch
-        if self.mode in (self.builder.modes["draft_decode"],) and hasattr(self.runner, "speculative_num_steps"):
-            self.load(forward_batch)
-            self.runner._replay_graph(self.runner.bs, self._draft_view(forward_batch))
-        elif hasattr(self.runner, "replays_draft_extend"):
-            self.load(forward_batch)
-            self.runner._replay_graph(self.runner.bs, forward_batch)
-        else:
+        if self.drafts is None:
             self.runner.execute(forward_batch)
+        else:
+            self.load(forward_batch)
+            if self.drafts == "draft_decode" and forward_batch.seq_lens_cpu is not None:
+                forward_batch = SimpleNamespace(seq_lens_cpu=self.buffers.seq_lens_cpu[: self.runner.bs])
+            self.runner._replay_graph(self.runner.bs, forward_batch)
         lengths: list[list[int]] = self.runner.backend.lengths
         return lengths
 
@@ -127,9 +123,14 @@ class GraphExecutor:
         self.backend.init_forward_metadata_out_graph(self._replay_view(forward_batch, raw, padded))
 
     def _replay_view(self, forward_batch: Any, raw: int, padded: int) -> Any:
+        """What the backend is shown: the padded buffers, with the two exceptions that the EAGLE runners make.
+
+        The draft runner shows the live lengths where nothing is padded, and the draft-extend runner whole buffers
+        (`eagle_draft_cuda_graph_runner.py` and `eagle_draft_extend_cuda_graph_runner.py`, 0.5.15 to 0.5.23).
+        """
         from sglang.srt.model_executor.runner.decode_cuda_graph_runner import build_replay_fb_view
 
-        return releases.call(
+        view = releases.call(
             build_replay_fb_view,
             forward_batch=forward_batch,
             buffers=self.buffers,
@@ -137,18 +138,19 @@ class GraphExecutor:
             raw_bs=raw,
             num_tokens=padded * self.width,
             global_num_tokens_cpu=None,
-            seq_len_fill_value=self.backend_fill_value(),
+            seq_len_fill_value=self._fill_value(),
             capture_forward_mode=self.mode,
             is_encoder_decoder=False,
         )
+        names = ("seq_lens", "req_pool_indices")
+        if self.drafts == "draft_decode" and raw == padded:
+            view.__dict__.update({name: getattr(forward_batch, name) for name in names})
+        elif self.drafts == "draft_extend":
+            view.__dict__.update({name: getattr(self.buffers, name) for name in names})
+            view.seq_lens_cpu = None if forward_batch.seq_lens_cpu is None else self.buffers.seq_lens_cpu
+        return view
 
-    def _draft_view(self, forward_batch: Any) -> Any:
-        """The EAGLE draft runner hands its replay the padded host buffer, unless the batch fits its bucket."""
-        if forward_batch.batch_size == self.runner.bs or forward_batch.seq_lens_cpu is None:
-            return forward_batch
-        return SimpleNamespace(seq_lens_cpu=self.buffers.seq_lens_cpu[: self.runner.bs])
-
-    def backend_fill_value(self) -> int:
+    def _fill_value(self) -> int:
         """The length that a padded row is given; 0 on Ascend."""
         first = getattr(self.backend, "attn_backends", [self.backend])[0]
         return int(first.get_cuda_graph_seq_len_fill_value())
@@ -172,7 +174,6 @@ def _runner(scenario: MetadataScenario, executor: GraphExecutor, model_runner: A
         )
 
         runner = object.__new__(EAGLEDraftExtendNpuGraphRunner)
-        runner.replays_draft_extend = True
     else:
         runner = object.__new__(NPUGraphRunner)
     runner.__dict__.update(

@@ -1,0 +1,17 @@
+"""What an sglang must have for a scenario to make sense there."""
+
+from collections.abc import Collection
+
+from harness.scenario import Scenario
+from harness.scenario.metadata import MetadataScenario
+
+#: The capability of an sglang whose host lengths may be missing; the others are names of algorithms.
+ABSENT_HOST = "absent-host"
+
+
+def missing(scenario: Scenario, capabilities: Collection[str]) -> set[str]:
+    """The capabilities that `scenario` needs and that are not among `capabilities`."""
+    needed = {str(scenario.algorithm)} - {"NONE"}
+    if isinstance(scenario, MetadataScenario) and scenario.host_view != "published":
+        needed.add(ABSENT_HOST)
+    return needed - set(capabilities)
