@@ -79,7 +79,14 @@ def test_every_number_of_a_scenario_is_in_its_file(path: Path) -> None:
     write_case(path, CASE)
     pool = msgspec.json.decode(path.read_bytes())["scenario"]["pool"]
 
-    assert pool == {"page_size": 128, "context_length": 1024, "rows": 4, "page_stride": 3, "shared_pages": 1}
+    assert pool == {
+        "page_size": 128,
+        "context_length": 1024,
+        "rows": 4,
+        "page_stride": 3,
+        "page_offset": 0,
+        "shared_pages": 1,
+    }
 
 
 def test_a_file_that_is_cut_anywhere_is_refused(path: Path) -> None:

@@ -105,7 +105,7 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
     for number, cell in enumerate(space):
         progress(str(cell), number, len(space) + 1)
         strategy = scenarios(cell, supervisor.info.capabilities)
-        hunt(trial, strategy, plan.profile, plan.seed, database)
+        hunt(trial, strategy, plan.profile, plan.seed, database and str(Path(database, str(cell).replace(" ", "-"))))
     progress("sweep", len(space), len(space) + 1)
     swept = sweep(plan.profile.sweep_blocks, plan.profile.sweep_pairs)
     run_sweep(supervisor.observe, checks, tally, swept)

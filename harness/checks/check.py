@@ -3,12 +3,20 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from harness.checks.finding import Outcome, Verdict, unknown
+from harness.checks.finding import NOT_RUN, Outcome, unknown
 from harness.scenario import MetadataScenario, Scenario
 from harness.scenario.observation import Observation
 
 Variants = Callable[[MetadataScenario], Sequence[MetadataScenario]]
 Judge = Callable[[Scenario, Sequence[Observation]], Outcome]
+
+
+class MissingField(Exception):
+    """The subject did not report what the check needs: a field, a row, a round."""
+
+
+class NothingToJudge(Exception):
+    """There is nothing here that the check could look at, and that is as it should be."""
 
 
 def no_variants(scenario: MetadataScenario) -> Sequence[MetadataScenario]:
@@ -33,11 +41,15 @@ class Check(NamedTuple):
     needs: str = ""
 
     def outcome(self, scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
-        """Judge, with every observation that is no observation, and every exception in the judge, as UNKNOWN."""
+        """Judge; an observation that is none or lacks something, and a failure of the judge itself, are UNKNOWN."""
         for observation in observations:
             if observation.fault is not None:
                 return unknown(f"{observation.fault.cause}: {observation.fault.reason}")
         try:
             return self.judge(scenario, observations)
+        except NothingToJudge:
+            return NOT_RUN
+        except MissingField as error:
+            return unknown(str(error))
         except Exception as error:
-            return Outcome(Verdict.UNKNOWN, reason=f"the check {self.id} failed: {type(error).__name__}: {error}")
+            return unknown(f"the check {self.id} failed: {type(error).__name__}: {error}")

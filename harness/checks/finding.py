@@ -19,8 +19,8 @@ class Verdict(Enum):
 class Finding(msgspec.Struct, frozen=True):
     """One failure.
 
-    `fingerprint` identifies the fault across scenarios and releases: check, field, algorithm, executor, mode, attention
-    kind and the relation between actual and expected. `message` names the value; `meaning` says what a user would see.
+    `fingerprint` identifies the fault across scenarios and releases: check, field, algorithm, executor, mode, and the
+    relation between actual and expected. `message` names the value; `meaning` says what a user would see.
     """
 
     check: str

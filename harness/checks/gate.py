@@ -1,8 +1,9 @@
 """The device gate of `_handle_dflash`: supported devices pass, others are refused with a sentence that helps."""
 
+import re
 from collections.abc import Sequence
 
-from harness.checks.check import Check
+from harness.checks.check import Check, MissingField
 from harness.checks.finding import Finding, Outcome, failed
 from harness.scenario import GateScenario, Scenario
 from harness.scenario.observation import Observation
@@ -11,12 +12,14 @@ from harness.scenario.observation import Observation
 SUPPORTED = ("cuda", "cuda:1", "npu")
 UNSUPPORTED = ("cpu", "nonsense", "")
 #: A refusal helps when it names a device that is supported; the device that was asked for will do as well.
-HELPFUL = ("cuda", "npu")
+SUPPORTED_WORD = re.compile(r"\b(cuda|npu)\b", re.IGNORECASE)
 
 
 def _device_gate(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     assert isinstance(scenario, GateScenario)
     verdict = observations[0].verdict
+    if not verdict:
+        raise MissingField("the subject said neither that the device is accepted nor why not")
     accepted = verdict == "accepted"
     if scenario.device in SUPPORTED and not accepted:
         message = f"_handle_dflash refuses device={scenario.device!r}, which it should accept: {verdict!r}"
@@ -25,7 +28,8 @@ def _device_gate(scenario: Scenario, observations: Sequence[Observation]) -> Out
         message = f"_handle_dflash accepts device={scenario.device!r}, which it should refuse"
         meaning = "DFlash starts on a device that it was never adapted to, and fails later or computes wrongly"
         return failed(_finding(scenario, "no-gate", message, meaning))
-    helpful = any(name in verdict.lower() for name in HELPFUL) or repr(scenario.device) in verdict
+    asked = repr(scenario.device) in verdict or (scenario.device and scenario.device in verdict)
+    helpful = asked or SUPPORTED_WORD.search(verdict)
     if not accepted and not helpful:
         message = f"the refusal of device={scenario.device!r} names neither it nor a supported device: {verdict!r}"
         return failed(_finding(scenario, "unhelpful", message, "the user is not told what to change"))

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from harness.checks.check import Check
 from harness.checks.finding import NOT_RUN, Outcome, failed
+from harness.checks.rounds import builds, what_is_read
 from harness.checks.wording import finding, where
 from harness.scenario import MetadataScenario, Scenario
 from harness.scenario.observation import Observation, Seen
@@ -13,7 +14,7 @@ from harness.scenario.observation import Observation, Seen
 
 def _builds(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     assert isinstance(scenario, MetadataScenario)
-    for number, seen in enumerate(observations[0].seen):
+    for number, seen in enumerate(builds(scenario, observations[0])):
         if seen.error:
             kind = seen.error.split(":", 1)[0]
             message = f"the backend raised {seen.error} [{where(scenario, number // scenario.builds)}]"
@@ -25,7 +26,7 @@ def _builds(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
 def _inputs_unchanged(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     assert isinstance(scenario, MetadataScenario)
     outcome = NOT_RUN
-    for number, seen in enumerate(observations[0].seen):
+    for number, seen in enumerate(builds(scenario, observations[0])):
         if seen.error:
             continue
         outcome = failed()
@@ -63,10 +64,11 @@ def shown(array: object) -> str:
 
 def _idempotent(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     assert isinstance(scenario, MetadataScenario)
-    seen = observations[1].seen
+    (twice,) = _twice(scenario)
+    seen = builds(twice, observations[1])
     outcome = NOT_RUN
-    for index in range(len(scenario.rounds)):
-        first, second = seen[2 * index : 2 * index + 2]
+    for index, batch in enumerate(scenario.rounds):
+        first, second = (what_is_read(scenario, batch, one) for one in seen[2 * index : 2 * index + 2])
         if first.error or second.error:
             continue
         outcome = failed()

@@ -2,9 +2,9 @@
 
 from itertools import pairwise
 
-from harness.checks.check import Check
+from harness.checks.check import Check, NothingToJudge
 from harness.checks.finding import Finding
-from harness.checks.rounds import NothingToJudge, each_round, field
+from harness.checks.rounds import each_round, field
 from harness.checks.wording import OVER, UNDER, finding, relation, where
 from harness.reference.metadata import Row, rows
 from harness.scenario import MetadataScenario, Request, Scenario
@@ -55,9 +55,12 @@ def _query_lengths(scenario: MetadataScenario, index: int, batch: tuple[Request,
         raise NothingToJudge
     expected = [row.query_end for row in rows(scenario, batch)]
     actual = field(seen, name).tolist()
-    if actual[: len(expected)] == expected and all(a < b for a, b in pairwise(actual)):
+    rows_built = scenario.bucket(len(batch))
+    complete = len(actual) == rows_built and all(a < b for a, b in pairwise(actual))
+    if complete and actual[: len(expected)] == expected:
         return None
-    message = f"{name}={actual}, but should begin {expected} and increase [{where(scenario, index)}]"
+    message = f"{name}={actual}, but should begin {expected}, increase and have {rows_built} rows"
+    message += f" [{where(scenario, index)}]"
     meaning = "query rows are attributed to the wrong request, or the TND operator refuses the batch"
     return finding("query-lengths", name, "cumulative-wrong", scenario, message, meaning)
 
@@ -67,7 +70,8 @@ def _host_view(scenario: MetadataScenario, index: int, batch: tuple[Request, ...
     page = scenario.pool.page_size
     width = field(seen, "block_tables").shape[1]
     name = length_fields(scenario)[0]
-    for row, (right, got) in enumerate(zip(rows(scenario, batch), field(seen, name).tolist(), strict=False)):
+    bound = field(seen, name, len(batch)).tolist()
+    for row, (right, got) in enumerate(zip(rows(scenario, batch), bound, strict=False)):
         allowed = {right.kv_length, right.kv_length + right.request.host_lag}
         if got not in allowed:
             views = " or ".join(str(length) for length in sorted(allowed))
@@ -90,7 +94,7 @@ def _host_view(scenario: MetadataScenario, index: int, batch: tuple[Request, ...
 
 def _wrong_page(scenario: MetadataScenario, index: int, row: int, right: Row, bound: int, seen: Seen) -> Finding | None:
     """Within the committed and drafted positions, the pages that a bound length reaches are the request's own."""
-    table = field(seen, "block_tables")[row].tolist()
+    table = field(seen, "block_tables", row + 1)[row].tolist()
     reach = -(-min(bound, right.kv_length) // scenario.pool.page_size)
     for column, page in enumerate(right.pages[:reach]):
         if table[column] != page:
@@ -103,11 +107,13 @@ def _wrong_page(scenario: MetadataScenario, index: int, row: int, right: Row, bo
 
 def _host_bound(scenario: MetadataScenario, index: int, batch: tuple[Request, ...], seen: Seen) -> Finding | None:
     name = length_fields(scenario)[0]
-    for row, (right, got) in enumerate(zip(rows(scenario, batch), field(seen, name).tolist(), strict=False)):
+    bound = field(seen, name, len(batch)).tolist()
+    for row, (right, got) in enumerate(zip(rows(scenario, batch), bound, strict=False)):
         if got != right.kv_length:
             message = f"{name}[{row}]={got}, but should be {right.kv_length} [{where(scenario, index, row)}]"
-            relation_name = "bound-used-as-length" if got > right.kv_length else "too-short"
-            return finding("host-bound", name, relation_name, scenario, message, OVER)
+            too_long = got > right.kv_length
+            relation_name = "bound-used-as-length" if too_long else "too-short"
+            return finding("host-bound", name, relation_name, scenario, message, OVER if too_long else UNDER)
     return None
 
 

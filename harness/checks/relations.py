@@ -9,11 +9,12 @@ from harness.checks.check import Check
 from harness.checks.finding import NOT_RUN, Finding, Outcome, failed
 from harness.checks.inputs import first_difference, shown
 from harness.checks.lengths import length_fields
-from harness.checks.rounds import built_rounds, field
+from harness.checks.rounds import TABLES, builds, built_rounds, field, what_is_read
 from harness.checks.wording import finding, where
 from harness.reference.metadata import rows
 from harness.scenario import MetadataScenario, PageMap, Scenario
-from harness.scenario.observation import Observation, Seen
+from harness.scenario.metadata import PADDING_PAGE
+from harness.scenario.observation import Observation
 
 
 def _reversed(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
@@ -29,8 +30,10 @@ def _request_order(scenario: Scenario, observations: Sequence[Observation]) -> O
             continue
         outcome = failed()
         live = len(batch)
+        right = what_is_read(scenario, batch, seen)
+        left = what_is_read(scenario, batch[::-1], mirrored[index])
         for name in (*length_fields(scenario), "block_tables"):
-            here, there = field(seen, name)[:live], field(mirrored[index], name)[:live][::-1]
+            here, there = field(right, name, live)[:live], field(left, name, live)[:live][::-1]
             if here.shape != there.shape or not np.array_equal(here, there):
                 message = f"{name}={here.tolist()}, but {there.tolist()} with the requests in reverse order"
                 message += f" [{where(scenario, index)}]"
@@ -40,7 +43,7 @@ def _request_order(scenario: Scenario, observations: Sequence[Observation]) -> O
 
 
 def _relabelled(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
-    pool = replace(scenario.pool, page_stride=PageMap(scenario).stride + 1)
+    pool = replace(scenario.pool, page_offset=(scenario.pool.page_offset + 1) % PageMap(scenario).pages)
     return (replace(scenario, pool=pool),)
 
 
@@ -50,39 +53,37 @@ def _page_relabelling(scenario: Scenario, observations: Sequence[Observation]) -
     outcome = NOT_RUN
     relabelled = {index: seen for index, _, seen in built_rounds(other, observations[1])}
     for index, batch, seen in built_rounds(scenario, observations[0]):
-        if index not in relabelled:
+        pages = list(zip(rows(scenario, batch), rows(other, batch), strict=True))
+        if index not in relabelled or all(left.pages == right.pages for left, right in pages):
             continue
         outcome = failed()
-        pages = zip(rows(scenario, batch), rows(other, batch), strict=True)
-        names = {(0, 0)} | {pair for left, right in pages for pair in zip(left.pages, right.pages, strict=True)}
-        new_name = dict(names)
-        for name, here in seen.fields.items():
-            there = field(relabelled[index], name)
-            if name == "block_tables":
-                for row, right in enumerate(rows(scenario, batch)):
-                    width = len(right.pages)
-                    renamed = [new_name.get(page, -1) for page in here.values[row, :width].tolist()]
-                    if renamed != there[row, :width].tolist():
-                        return failed(_page_finding(scenario, index, row, name, renamed, there[row, :width].tolist()))
-            elif name not in TABLE_FIELDS and not np.array_equal(here.values, there):
+        names = {pair for left, right in pages for pair in zip(left.pages, right.pages, strict=True)}
+        new_name = {PADDING_PAGE: PADDING_PAGE, **dict(names)}
+        table, there = (field(one, "block_tables", len(batch)) for one in (seen, relabelled[index]))
+        for row, (left, _) in enumerate(pages):
+            width = len(left.pages)
+            renamed = [new_name.get(page, -1) for page in table[row, :width].tolist()]
+            if renamed != there[row, :width].tolist():
+                found = _page_finding(scenario, index, row, renamed, there[row, :width].tolist())
+                return failed(found)
+        for name in seen.fields.keys() - set(PAGE_FIELDS):
+            if not np.array_equal(field(seen, name), field(relabelled[index], name)):
                 message = f"{name} is {shown(relabelled[index].fields[name])} with the pages relabelled, but "
-                message += f"{shown(here)} before [{where(scenario, index)}]"
+                message += f"{shown(seen.fields[name])} before [{where(scenario, index)}]"
                 meaning = "a length depends on where the KV pages lie"
                 return failed(finding("page-relabelling", name, "labels-matter", scenario, message, meaning))
     return outcome
 
 
-#: Fields that hold page or slot numbers, which relabelling is meant to change.
-TABLE_FIELDS = ("block_tables", "block_tables_swa", "flatten_prefix_block_tables", "swa_out_cache_loc")
+#: Fields that hold page numbers, which relabelling is meant to change.
+PAGE_FIELDS = (*TABLES, "flatten_prefix_block_tables")
 
 
-def _page_finding(
-    scenario: MetadataScenario, index: int, row: int, name: str, expected: list[int], actual: list[int]
-) -> Finding:
-    message = f"{name}[{row}]={actual} with the pages relabelled, but should be {expected}"
+def _page_finding(scenario: MetadataScenario, index: int, row: int, expected: list[int], actual: list[int]) -> Finding:
+    message = f"block_tables[{row}]={actual} with the pages relabelled, but should be {expected}"
     message += f" [{where(scenario, index, row)}]"
     meaning = "the table does not follow req_to_token"
-    return finding("page-relabelling", name, "labels-matter", scenario, message, meaning)
+    return finding("page-relabelling", "block_tables", "labels-matter", scenario, message, meaning)
 
 
 def _eager_twin(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
@@ -109,8 +110,8 @@ def _eager_equals_replay(scenario: Scenario, observations: Sequence[Observation]
             return failed(finding("eager-equals-replay", name, "lengths-differ", scenario, message, meaning))
         for row, right in enumerate(rows(scenario, batch)):
             width = len(right.pages)
-            left = field(eager[batch], "block_tables")[row, :width].tolist()
-            graph = field(seen, "block_tables")[row, :width].tolist()
+            left = field(eager[batch], "block_tables", len(batch))[row, :width].tolist()
+            graph = field(seen, "block_tables", len(batch))[row, :width].tolist()
             if left != graph:
                 message = f"block_tables[{row}]={graph} at replay, but {left} in eager [{where(scenario, index, row)}]"
                 meaning = "the same batch reads other pages with and without a graph"
@@ -127,10 +128,12 @@ def _alone(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
 def _replay_fresh(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     """The last round of a sequence leaves the same metadata as that round on its own, right after the capture."""
     assert isinstance(scenario, MetadataScenario)
-    last, alone = observations[0].seen[-1], observations[1].seen[-1]
+    (single,) = _alone(scenario)
+    last, alone = builds(scenario, observations[0])[-1], builds(single, observations[1])[-1]
     if last.error or alone.error:
         return NOT_RUN
-    if difference := first_difference(_live(scenario, alone), _live(scenario, last)):
+    last, alone = (what_is_read(scenario, scenario.rounds[-1], seen) for seen in (last, alone))
+    if difference := first_difference(alone, last):
         name, words = difference
         message = f"after earlier rounds {words} when replayed first [{where(scenario, len(scenario.rounds) - 1)}]"
         meaning = "a replay uses lengths or pages left over from another batch"
@@ -138,19 +141,8 @@ def _replay_fresh(scenario: Scenario, observations: Sequence[Observation]) -> Ou
     return failed()
 
 
-def _live(scenario: MetadataScenario, seen: Seen) -> Seen:
-    """`seen` without the table entries that are never read, which may hold anything."""
-    batch = scenario.rounds[-1]
-    fields = dict(seen.fields)
-    width = max((len(row.pages) for row in rows(scenario, batch)), default=0)
-    for name in TABLE_FIELDS:
-        if name in fields and fields[name].values.ndim == 2:
-            fields[name] = type(fields[name]).of(fields[name].values[:, :width])
-    return replace(seen, fields=fields)
-
-
-def _metadata(scenario: Scenario) -> bool:
-    return isinstance(scenario, MetadataScenario)
+def _some_request(scenario: Scenario) -> bool:
+    return isinstance(scenario, MetadataScenario) and any(scenario.rounds)
 
 
 def _several_requests(scenario: Scenario) -> bool:
@@ -180,7 +172,7 @@ CHECKS = (
         "page-relabelling",
         "metadata",
         "Giving the KV pages other numbers changes the numbers in the tables and nothing else.",
-        _metadata,
+        _some_request,
         _page_relabelling,
         _relabelled,
     ),

@@ -40,14 +40,18 @@ def _padded_rows(scenario: MetadataScenario, index: int, batch: tuple[Request, .
     table = field(seen, "block_tables")
     lengths = {name: field(seen, name).tolist() for name in length_fields(scenario)}
     bucket = scenario.bucket(len(batch))
+    for name, size in {"block_tables": len(table), **{name: len(values) for name, values in lengths.items()}}.items():
+        if size < bucket:
+            message = f"{name} has {size} rows for a captured batch of {bucket} [{where(scenario, index)}]"
+            return finding("padded-rows", name, "rows-missing", scenario, message, NARROW)
     for row in range(len(batch), bucket):
-        if row < table.shape[0] and any(page != PADDING_PAGE for page in table[row].tolist()):
+        if any(page != PADDING_PAGE for page in table[row].tolist()):
             pages = table[row].tolist()
             message = f"block_tables[{row}]={pages}, but a padded row should hold only page {PADDING_PAGE}"
             message += f" [{where(scenario, index)}]"
             return finding("padded-rows", "block_tables", "live-page", scenario, message, WRONG)
         for name, values in lengths.items():
-            if row < len(values) and not 0 <= values[row] <= scenario.draft_tokens + 1:
+            if not 0 <= values[row] <= scenario.draft_tokens + 1:
                 message = f"{name}[{row}]={values[row]}, but a padded row should count at most its own queries"
                 message += f" [{where(scenario, index)}]"
                 meaning = "a padded row reads positions left over from the capture or from an earlier batch"

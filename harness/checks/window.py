@@ -13,7 +13,7 @@ WRONG_POOL = "attention in the sliding-window layers reads another page than the
 
 def _window_table(scenario: MetadataScenario, index: int, batch: tuple[Request, ...], seen: Seen) -> Finding | None:
     """Only pages that some query can see are compared: pages before the window may have been freed."""
-    table = field(seen, "block_tables_swa")
+    table = field(seen, "block_tables_swa", len(batch))
     pages = PageMap(scenario)
     for row, right in enumerate(rows(scenario, batch)):
         first = right.visible[0] // scenario.pool.page_size
@@ -37,12 +37,15 @@ def _window_mask(scenario: MetadataScenario, index: int, batch: tuple[Request, .
 
     `swa_visible` holds, for each row, the first visible position, one past the last, and how many there are.
     """
-    for row, (right, mask) in enumerate(zip(rows(scenario, batch), field(seen, "swa_visible").tolist(), strict=False)):
+    masks = field(seen, "swa_visible", len(batch)).tolist()
+    for row, (right, mask) in enumerate(zip(rows(scenario, batch), masks, strict=False)):
         start, end, count = mask
         expected_start, expected_end = right.visible
         if end == expected_end and start == expected_start and count == end - start:
             continue
-        if end < expected_end:
+        if count != end - start:
+            relation, meaning = "holes", f"{end - start - count} positions between these are hidden: {UNDER}"
+        elif end < expected_end:
             relation, meaning = "draft-hidden", "queries do not see the newest tokens, which lie inside the window"
         elif end > expected_end:
             relation, meaning = "beyond-length", "queries see positions that nobody has written"

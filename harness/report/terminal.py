@@ -108,7 +108,7 @@ def show_scan(console: Console, runs: Sequence[Run], transitions: Sequence[Trans
     _show_history(console, runs)
     serious = [change for change in transitions if judge(change.fingerprint).kind in ("fault", "unjudged")]
     for change in serious:
-        console.print(_sentence(change), soft_wrap=True, highlight=False)
+        console.print(escape(_sentence(change)), soft_wrap=True, highlight=False)
     if len(serious) < len(transitions):
         console.print(f"{len(transitions) - len(serious)} more changes of lesser findings: see --json.")
 

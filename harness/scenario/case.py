@@ -39,14 +39,16 @@ def read_case(path: Path) -> Case:
     """Read and validate a case file; raises UsageError with one sentence for anything that is none."""
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read the case {path}: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # a path with a null byte is a ValueError
+        raise UsageError(f"cannot read the case {path}: {getattr(error, 'strerror', None) or error}.") from error
     try:
         schema = msgspec.json.decode(data, type=_Header).schema
         if schema > SCHEMA:
             raise UsageError(
                 f"{path} has case schema {schema}, and this harness reads up to {SCHEMA}: update the harness."
             )
+        if schema < 1:
+            raise UsageError(f"{path} has case schema {schema}, and the first one is 1.")
         case = msgspec.json.decode(data, type=Case)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is no case file of this harness, or is cut short: {error}.") from error

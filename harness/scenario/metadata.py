@@ -28,7 +28,7 @@ SPARE_COLUMNS = 4
 class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Geometry of the KV pool and the map from logical positions to pages.
 
-    Pages are handed out in the order `1 + (n * stride) mod pages`, where `stride` is the smallest number
+    Pages are handed out in the order `1 + (n * stride + page_offset) mod pages`, where `stride` is the smallest number
     not below `page_stride` that visits every page: 1 is one contiguous run, anything else is fragmented.
     The first `shared_pages` pages of every row are the same pages, as after a radix-cache hit.
     """
@@ -37,6 +37,7 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context_length: int = 1024
     rows: int = 4
     page_stride: int = 1
+    page_offset: int = 0
     shared_pages: int = 0
 
 
@@ -105,6 +106,7 @@ class PageMap:
         self.shared = min(pool.shared_pages, self.pages_per_row)
         self.own = self.pages_per_row - self.shared
         self.pages = self.shared + pool.rows * self.own
+        self.offset = pool.page_offset
         self.stride = max(pool.page_stride, 1)
         while gcd(self.stride, self.pages) != 1:
             self.stride += 1
@@ -112,14 +114,14 @@ class PageMap:
     def page(self, row: int, index: int) -> int:
         """The page that holds positions `index * P` to `index * P + P - 1` of `row` (rows count from 1)."""
         number = index if index < self.shared else self.shared + (row - 1) * self.own + index - self.shared
-        return 1 + (number * self.stride) % self.pages
+        return 1 + (number * self.stride + self.offset) % self.pages
 
     def grid(self, columns: int) -> npt.NDArray[np.int64]:
         """`page(row, index)` of every row and the first `columns` indices, as one array."""
         indices = np.arange(columns)[np.newaxis, :]
         first = self.shared + np.arange(self.rows)[:, np.newaxis] * self.own - self.shared
         numbers = np.where(indices < self.shared, indices, first + indices)
-        return 1 + (numbers * self.stride) % self.pages
+        return 1 + (numbers * self.stride + self.offset) % self.pages
 
     def table(self, row: int, length: int) -> list[int]:
         """Pages of the first `length` positions of `row`, in order; `ceil(length / P)` of them."""

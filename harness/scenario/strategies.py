@@ -106,6 +106,7 @@ def scenarios(draw: st.DrawFn, cell: Cell, capabilities: Collection[str] = ()) -
         context_length=context_length,
         rows=SMALL_POOL if most <= SMALL_POOL else MAX_REQUESTS,
         page_stride=draw(st.sampled_from(PAGE_STRIDES), label="page_stride"),
+        page_offset=draw(st.integers(0, 1), label="page_offset"),
         shared_pages=draw(st.integers(0, 2), label="shared_pages"),
     )
     host_view = draw(_host_views(cell, capabilities), label="host_view")

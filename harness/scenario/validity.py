@@ -29,7 +29,9 @@ def why_invalid(scenario: Scenario) -> str:
         (pool.page_size >= 1 and pool.context_length >= 1, "page_size and context_length must be positive"),
         (1 <= pool.rows <= MAX_REQUESTS, f"pool.rows={pool.rows} is not in 1 to {MAX_REQUESTS}"),
         (pool.rows * scenario.capacity <= MAX_POSITIONS, f"the pool holds more than {MAX_POSITIONS} positions"),
-        (pool.page_stride >= 1 and pool.shared_pages >= 0, "page_stride and shared_pages must not be negative"),
+        (1 <= pool.page_stride <= MAX_POSITIONS, f"page_stride={pool.page_stride} is not in 1 to {MAX_POSITIONS}"),
+        (0 <= pool.page_offset <= MAX_POSITIONS, f"page_offset={pool.page_offset} is not in 0 to {MAX_POSITIONS}"),
+        (0 <= pool.shared_pages <= MAX_POSITIONS, f"shared_pages={pool.shared_pages} is not in 0 to {MAX_POSITIONS}"),
         (0 <= scenario.step < scenario.draft_tokens, f"step={scenario.step} is not below draft_tokens"),
         (scenario.step == 0 or scenario.mode == "draft_decode", "only draft_decode has steps"),
         ((scenario.window > 0) == (scenario.target == "swa"), "window goes with the target swa, and only with it"),
@@ -67,6 +69,8 @@ def _why_invalid_batch(scenario: MetadataScenario, batch: tuple[Request, ...]) -
             return f"new_tokens={request.new_tokens} goes past the context"
         if scenario.mode in ("extend", "draft_extend") and request.new_tokens < 1:
             return f"{scenario.mode} needs new_tokens of 1 or more"
+        if scenario.mode == "draft_extend" and request.new_tokens > scenario.draft_tokens:
+            return f"new_tokens={request.new_tokens} is more than the draft tokens that could be accepted"
         if not 0 <= request.prefix + request.host_lag <= scenario.pool.context_length:
             return f"host_lag={request.host_lag} puts the host's prefix outside the context"
     return ""

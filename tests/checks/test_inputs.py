@@ -95,7 +95,7 @@ PLANTED = [
         CONTRACT_EXAMPLE,
         says("block_tables", [[0], [0]], build=1),
         "second-build-differs",
-        "on the second build of the same batch block_tables is [[0], [0]], but was [[1, 0, 0], [11, 12, 0]]",
+        "on the second build of the same batch block_tables is [[0], [0]], but was [[1, 0], [11, 12]]",
         place=1,
     ),
     Planted(

@@ -154,7 +154,7 @@ PLANTED = [
         CONTRACT_EXAMPLE,
         says("actual_seq_lengths_q", [16, 16]),
         "cumulative-wrong",
-        "actual_seq_lengths_q=[16, 16], but should begin [16, 32] and increase",
+        "actual_seq_lengths_q=[16, 16], but should begin [16, 32], increase and have 2 rows",
     ),
     Planted(
         "query lengths that begin with 0",
@@ -162,7 +162,7 @@ PLANTED = [
         CONTRACT_EXAMPLE,
         says("actual_seq_lengths_q", [0, 16, 32]),
         "cumulative-wrong",
-        "actual_seq_lengths_q=[0, 16, 32], but should begin [16, 32] and increase",
+        "actual_seq_lengths_q=[0, 16, 32], but should begin [16, 32], increase and have 2 rows",
     ),
     Planted(
         "query lengths of a padded bucket that stand still",
@@ -170,7 +170,7 @@ PLANTED = [
         REPLAY,
         says("actual_seq_lengths_q", [16, 32, 32, 32]),
         "cumulative-wrong",
-        "actual_seq_lengths_q=[16, 32, 32, 32], but should begin [16, 32] and increase",
+        "actual_seq_lengths_q=[16, 32, 32, 32], but should begin [16, 32], increase and have 4 rows",
     ),
     Planted(
         "a request without query rows",
@@ -178,7 +178,7 @@ PLANTED = [
         CONTRACT_EXAMPLE,
         says("actual_seq_lengths_q", [16]),
         "cumulative-wrong",
-        "actual_seq_lengths_q=[16], but should begin [16, 32] and increase",
+        "actual_seq_lengths_q=[16], but should begin [16, 32], increase and have 2 rows",
     ),
     Planted(
         "query lengths of an extend in the order of the rows swapped",
@@ -186,7 +186,7 @@ PLANTED = [
         EXTEND,
         says("seq_lens_list_cumsum", [7, 10]),
         "cumulative-wrong",
-        "seq_lens_list_cumsum=[7, 10], but should begin [3, 10] and increase",
+        "seq_lens_list_cumsum=[7, 10], but should begin [3, 10], increase and have 2 rows",
     ),
     Planted(
         "a length of neither view",
@@ -309,7 +309,8 @@ def test_lengths_of_padded_rows_are_not_the_business_of_kv_lengths() -> None:
 def test_query_lengths_that_a_release_never_builds_are_not_judged() -> None:
     def never_built(observed: Observation) -> Observation:
         (seen,) = observed.seen
-        return Observation((replace(seen, fields={}, never_built=("actual_seq_lengths_q",)),))
+        fields = {name: array for name, array in seen.fields.items() if name != "actual_seq_lengths_q"}
+        return Observation((replace(seen, fields=fields, never_built=("actual_seq_lengths_q",)),))
 
     assert judge(QUERY_LENGTHS, CONTRACT_EXAMPLE, never_built) == NOT_RUN
 

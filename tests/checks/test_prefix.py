@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from harness.checks.finding import PASSED
 from harness.checks.registry import CHECKS
 from harness.scenario import MetadataScenario, Pool, Request
-from harness.scenario.observation import Observation, Seen
+from harness.scenario.observation import Array, Observation, Seen
 from tests.ideal import Planted, judge, says
 
 MLA_PREFIX = CHECKS["mla-prefix"]
@@ -80,7 +80,7 @@ def test_a_planted_fault_is_found_and_named(fault: Planted) -> None:
 def test_a_batch_without_any_prefix_needs_none_of_the_two_fields() -> None:
     fresh = replace(EXTEND, rounds=((Request(0, new_tokens=2),),))
 
-    assert judge(MLA_PREFIX, fresh, lambda observed: Observation((Seen(),))) == PASSED
+    assert judge(MLA_PREFIX, fresh, lambda observed: Observation((Seen({"block_tables": Array.of([[1]])}),))) == PASSED
 
 
 @pytest.mark.parametrize(

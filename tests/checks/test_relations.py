@@ -36,7 +36,7 @@ PLANTED = [
         CONTRACT_EXAMPLE,
         says("block_tables", [[1, 0, 0], [11, 12, 0]]),
         "order-matters",
-        "block_tables=[[1, 0, 0], [11, 12, 0]], but [[11, 12, 0], [1, 0, 0]] with the requests in reverse order",
+        "block_tables=[[1, 0], [11, 12]], but [[11, 0], [1, 0]] with the requests in reverse order",
         place=1,
     ),
     Planted(
@@ -45,7 +45,7 @@ PLANTED = [
         CONTRACT_EXAMPLE,
         says("block_tables", [[1], [11]]),
         "order-matters",
-        "block_tables=[[1], [11]], but [[1, 0, 0], [11, 12, 0]] with the requests in reverse order",
+        "block_tables=[[1], [11]], but [[1, 0], [11, 12]] with the requests in reverse order",
     ),
     Planted(
         "lengths of a graph that stay in the first order",

@@ -15,6 +15,10 @@ HEADS, HEAD_SIZE = 1, 2  # attention does not run here, so KV is kept as small a
 LORA_RANK, ROPE_SIZE = 2, 2
 
 
+#: What decides which page lies where: stride, offset and shared pages of a pool.
+Layout = tuple[int, int, int]
+
+
 class LayoutError(Exception):
     """The allocator did not hand out the pages in the order it was given: the driver does not know this release."""
 
@@ -37,13 +41,14 @@ class Pools:
         self.hybrid = scenario.target == "swa"
         self.kv_pool = _kv_pool(scenario.target, self.pages * pool.page_size, pool.page_size, device)
         self.allocator = _allocator(self, device)
-        self.layout: tuple[int, int] | None = None
-        self.tables: dict[tuple[int, int], torch.Tensor] = {}
-        self.mappings: dict[tuple[int, int], torch.Tensor] = {}
+        self.layout: Layout | None = None
+        self.tables: dict[Layout, torch.Tensor] = {}
+        self.mappings: dict[Layout, torch.Tensor] = {}
 
     def lay_out(self, scenario: MetadataScenario) -> None:
         """Make `req_to_token` (and the hybrid mapping) what `scenario.pool` says; kept per layout, so it is cheap."""
-        layout = (scenario.pool.page_stride, scenario.pool.shared_pages)
+        pool = scenario.pool
+        layout = (pool.page_stride, pool.page_offset, pool.shared_pages)
         if layout == self.layout:
             return
         if layout not in self.tables:
@@ -53,10 +58,10 @@ class Pools:
             self.kv_pool.full_to_swa_index_mapping.copy_(self.mappings[layout])
         self.layout = layout
 
-    def _allocate(self, scenario: MetadataScenario, layout: tuple[int, int]) -> None:
+    def _allocate(self, scenario: MetadataScenario, layout: Layout) -> None:
         """Hand every row its pages through the release's own allocator."""
         pages = PageMap(scenario)
-        order = 1 + (np.arange(pages.pages) * pages.stride) % pages.pages
+        order = 1 + (np.arange(pages.pages) * pages.stride + pages.offset) % pages.pages
         self.allocator.clear()
         full = getattr(self.allocator, "full_attn_allocator", self.allocator)
         _set_free_pages(full, order)
