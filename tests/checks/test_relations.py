@@ -63,7 +63,7 @@ PLANTED = [
         CONTRACT_EXAMPLE,
         says("block_tables", [[1, 0, 0], [11, 12, 0]]),
         "labels-matter",
-        "block_tables[1]=[11, 12] with the pages relabelled, but should be [31, 34]",
+        "block_tables[0]=[1] with the pages relabelled, but should be [2]",
         place=1,
     ),
     Planted(
