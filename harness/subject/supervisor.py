@@ -139,7 +139,7 @@ class Supervisor:
     def _not_started(self, why: str) -> CannotJudge:
         self._kill()
         lines = [line.strip() for line in self._stderr_tail().splitlines() if line.strip()]
-        last = f" Its last words: {lines[-1]}" if lines else ""
+        last = f" Its last words: {lines[-1]}" if lines and lines[-1] not in why else ""
         return CannotJudge(f"sglang {self.source.release} ({self.source.spec}) is no subject: {why}.{last}")
 
     def _stderr_tail(self) -> str:

@@ -30,6 +30,7 @@ class Pools:
         from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
 
         pool = scenario.pool
+        self.device = device
         self.page_size = pool.page_size
         self.pages = PageMap(scenario).pages_per_row * pool.rows
         self.req_to_token_pool = ReqToTokenPool(
@@ -64,9 +65,9 @@ class Pools:
         order = 1 + (np.arange(pages.pages) * pages.stride + pages.offset) % pages.pages
         self.allocator.clear()
         full = getattr(self.allocator, "full_attn_allocator", self.allocator)
-        _set_free_pages(full, order)
+        _set_free_pages(full, order, self.device)
         if self.hybrid:
-            _set_free_pages(self.allocator.swa_attn_allocator, pages.swa_page(order))
+            _set_free_pages(self.allocator.swa_attn_allocator, pages.swa_page(order), self.device)
         counts = [pages.pages_per_row] + [pages.own] * (scenario.pool.rows - 1)
         slots = self._slots(counts)
         row_slots = torch.split(slots, [count * self.page_size for count in counts])
@@ -82,18 +83,18 @@ class Pools:
 
     def _slots(self, counts: list[int]) -> torch.Tensor:
         lengths = torch.tensor([count * self.page_size for count in counts], dtype=torch.int64)
+        none = torch.zeros_like(lengths)
         total = int(lengths.sum())
         if self.page_size == 1:
             slots = self.allocator.alloc(total)
         else:
-            none = torch.zeros_like(lengths)
             slots = releases.call(
                 self.allocator.alloc_extend,
-                prefix_lens=none,
+                prefix_lens=none.to(self.device),
                 prefix_lens_cpu=none,
-                seq_lens=lengths,
+                seq_lens=lengths.to(self.device),
                 seq_lens_cpu=lengths,
-                last_loc=none - 1,
+                last_loc=(none - 1).to(self.device),
                 extend_num_tokens=total,
             )
         if slots is None:
@@ -154,13 +155,13 @@ def _allocator(pools: Pools, device: str) -> Any:
     )
 
 
-def _set_free_pages(allocator: Any, order: npt.NDArray[np.int64]) -> None:
-    allocator.free_pages = torch.from_numpy(order.copy())
+def _set_free_pages(allocator: Any, order: npt.NDArray[np.int64], device: str) -> None:
+    """Make `allocator` hand out its pages in `order`."""
+    allocator.free_pages = torch.from_numpy(order.copy()).to(device)
     if hasattr(allocator, "release_pages"):
-        allocator.release_pages = torch.empty(0, dtype=torch.int64)
+        allocator.release_pages = torch.empty(0, dtype=torch.int64, device=device)
 
 
-#: The parts of a model that a backend asks for.
 def model_config(scenario: MetadataScenario) -> SimpleNamespace:
     """A stand-in `ModelConfig`: the attributes that `AscendAttnBackend.__init__` reads (0.5.15 to 0.5.23)."""
     from sglang.srt.configs.model_config import AttentionArch
