@@ -18,9 +18,8 @@ Target = Literal["mha", "mla", "swa"]
 HostView = Literal["published", "absent", "bound"]
 HostDtype = Literal["int32", "int64"]
 
-#: Page 0 is the padding page and row 0 the padding row of `ReqToTokenPool` (all releases looked at).
+#: Page 0 is the padding page, and row 0 of `ReqToTokenPool` the padding row (all releases looked at).
 PADDING_PAGE = 0
-PADDING_ROW = 0
 #: Columns that `ReqToTokenPool` has beyond the context and the draft block (0.5.15 to 0.5.23).
 SPARE_COLUMNS = 4
 
@@ -119,8 +118,8 @@ class PageMap:
     def grid(self, columns: int) -> npt.NDArray[np.int64]:
         """`page(row, index)` of every row and the first `columns` indices, as one array."""
         indices = np.arange(columns)[np.newaxis, :]
-        first = self.shared + np.arange(self.rows)[:, np.newaxis] * self.own - self.shared
-        numbers = np.where(indices < self.shared, indices, first + indices)
+        before = np.arange(self.rows)[:, np.newaxis] * self.own
+        numbers = np.where(indices < self.shared, indices, before + indices)
         return 1 + (numbers * self.stride + self.offset) % self.pages
 
     def table(self, row: int, length: int) -> list[int]:

@@ -150,6 +150,7 @@ def _with_rounds(empty: MetadataScenario, drawn: list[list[Request]], descending
 
 
 def _host_views(cell: Cell, capabilities: Collection[str]) -> st.SearchStrategy[HostView]:
+    """Hybrid pools without host lengths are an experiment of 0.5.23 (it says so), and are left alone."""
     views: list[HostView] = ["published"]
     if ABSENT_HOST in capabilities and cell.target != "swa":
         views.append("bound" if cell.algorithms[0] == "DFLASH" else "absent")

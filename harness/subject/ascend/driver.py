@@ -5,23 +5,24 @@ import os
 import sys
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from msgspec.structs import replace
 
+import harness
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.capability import missing
 from harness.scenario.observation import Fault, Observation, Seen
 from harness.subject.ascend import gate, reading, releases
 from harness.subject.ascend.batch import Batch, BatchBuilder
-from harness.subject.ascend.pools import DTYPE, Pools, model_config
+from harness.subject.ascend.pools import Pools
 from harness.subject.ascend.replay import GraphExecutor
+from harness.subject.ascend.stand_in import DEVICE, is_gap, model_runner, server_args
 from harness.subject.frames import Observe, SubjectInfo
 
-DEVICE = "npu"
+#: Where the harness itself lies, to tell its frames from those of sglang.
+HARNESS = os.path.dirname(harness.__file__) + os.sep
 #: Backends kept warm; each holds about 12 MiB of masks, and a multi-step draft has one backend a step.
 WARM_BACKENDS = 16
 
@@ -56,7 +57,7 @@ def prepare(path: str, device: str) -> SubjectInfo:
 
 
 class Driver:
-    """Runs scenarios in one process; sglang's process-wide state is set per backend, before each use."""
+    """Runs scenarios in one process, on backends that are kept warm."""
 
     def __init__(self, info: SubjectInfo) -> None:
         torch.set_num_threads(1)
@@ -106,7 +107,7 @@ class Driver:
 
 
 class Session:
-    """One backend over its pools, and the captured buckets of the last graph scenario."""
+    """One backend over its pools."""
 
     def __init__(self, scenario: MetadataScenario, builder: BatchBuilder, never_built: tuple[str, ...]) -> None:
         from sglang.srt.hardware_backend.npu.attention.ascend_backend import (
@@ -116,9 +117,9 @@ class Session:
 
         self.builder = builder
         self.never_built = never_built if scenario.executor == "eager" else ()
-        self.server_args = _server_args(scenario)
+        arguments = server_args(scenario)
         self.pools = Pools(scenario, DEVICE)
-        self.model_runner = _model_runner(scenario, self.pools, self.server_args, builder)
+        self.model_runner = model_runner(scenario, self.pools, arguments, builder.algorithm(scenario.algorithm))
         self.backends = 1
         if scenario.mode == "draft_decode":
             self.backends = steps = scenario.draft_tokens - 1
@@ -151,13 +152,12 @@ class Session:
         batch: Batch,
         executor: GraphExecutor | None,
     ) -> Seen:
-        build: Callable[[], list[list[int]] | None]
-        if executor is None:
-            build = lambda: self.backend.init_forward_metadata(batch.forward_batch)  # noqa: E731
-        else:
-            build = lambda: executor.replay(batch)  # noqa: E731
+        host_lengths = None
         try:
-            host_lengths = build()
+            if executor is None:
+                self.backend.init_forward_metadata(batch.forward_batch)
+            else:
+                host_lengths = executor.replay(batch)
         except Exception as error:
             return Seen(changed=reading.changed_inputs(batch), error=_sglang_error(error))
         seen = reading.seen(scenario, requests, batch, self._metadata(scenario), host_lengths)
@@ -173,54 +173,17 @@ class Session:
 def _sglang_error(error: Exception) -> str:
     """What sglang raised, as an observation; an error of the driver's own making is raised again instead.
 
-    It is the driver's where the last sglang frame asked a stand-in for something that it lacks, or where no frame of
-    sglang is on the stack at all.
+    It is the driver's where a stand-in lacks something, or where the innermost of the two on the stack is the harness.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), SimpleNamespace):
-        raise error
-    if not any(f"{os.sep}sglang{os.sep}" in frame.filename for frame in frames):
+    owners = ("harness" if frame.filename.startswith(HARNESS) else "sglang" for frame in _own_frames(error))
+    if is_gap(error) or next(owners, "harness") == "harness":
         raise error
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0] if text else 'no message'}"
 
 
-def _server_args(scenario: MetadataScenario) -> Any:
-    """Server arguments as the named algorithm has them; a DSpark draft block is one shorter than the setting."""
-    from harness.subject.ascend.releases import publish_server_args
-
-    speculative = scenario.algorithm != "NONE"
-    block = scenario.draft_tokens + (1 if (scenario.algorithm, scenario.mode) == ("DSPARK", "draft_block") else 0)
-    return publish_server_args(
-        {
-            "device": DEVICE,
-            "page_size": scenario.pool.page_size,
-            "speculative_algorithm": scenario.algorithm if speculative else None,
-            "speculative_num_draft_tokens": block if speculative else None,
-            "dllm_algorithm": None,
-        }
-    )
-
-
-def _model_runner(scenario: MetadataScenario, pools: Pools, server_args: Any, builder: BatchBuilder) -> Any:
-    """A stand-in `ModelRunner`: the attributes that backend and graph runner read (0.5.15 to 0.5.23)."""
-    return SimpleNamespace(
-        device=DEVICE,
-        page_size=scenario.pool.page_size,
-        model_config=model_config(scenario),
-        is_draft_worker=scenario.mode in ("draft_block", "draft_decode", "draft_extend"),
-        dtype=DTYPE,
-        kv_cache_dtype=DTYPE,
-        req_to_token_pool=pools.req_to_token_pool,
-        token_to_kv_pool=pools.kv_pool,
-        token_to_kv_pool_allocator=pools.allocator,
-        is_hybrid_swa=pools.hybrid,
-        sliding_window_size=scenario.window or None,
-        use_mla_backend=scenario.target == "mla",
-        server_args=server_args,
-        spec_algorithm=builder.algorithm(scenario.algorithm),
-        ps=SimpleNamespace(attn_cp_size=1, attn_tp_size=1),
-        attn_cp_size=1,
-        attn_tp_size=1,
-        tp_size=1,
-    )
+def _own_frames(error: Exception) -> list[traceback.FrameSummary]:
+    """The frames of sglang and of the harness, innermost first; those of torch and others are left out."""
+    frames = traceback.extract_tb(error.__traceback__)[::-1]
+    marks = (HARNESS, f"{os.sep}sglang{os.sep}")
+    return [frame for frame in frames if any(mark in frame.filename for mark in marks)]

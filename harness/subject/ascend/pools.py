@@ -1,6 +1,5 @@
 """Real pools and allocators of sglang, filled so that every row holds the pages that the scenario gives it."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -160,20 +159,3 @@ def _set_free_pages(allocator: Any, order: npt.NDArray[np.int64], device: str) -
     allocator.free_pages = torch.from_numpy(order.copy()).to(device)
     if hasattr(allocator, "release_pages"):
         allocator.release_pages = torch.empty(0, dtype=torch.int64, device=device)
-
-
-def model_config(scenario: MetadataScenario) -> SimpleNamespace:
-    """A stand-in `ModelConfig`: the attributes that `AscendAttnBackend.__init__` reads (0.5.15 to 0.5.23)."""
-    from sglang.srt.configs.model_config import AttentionArch
-
-    return SimpleNamespace(
-        dtype=DTYPE,
-        attention_arch=AttentionArch.MLA if scenario.target == "mla" else AttentionArch.MHA,
-        context_len=scenario.pool.context_length,
-        hf_config=SimpleNamespace(architectures=["Qwen3ForCausalLM"]),
-        num_attention_heads=HEADS,
-        use_alibi=False,
-        kv_lora_rank=LORA_RANK,
-        qk_rope_head_dim=ROPE_SIZE,
-        qk_nope_head_dim=HEAD_SIZE,
-    )

@@ -7,7 +7,6 @@ driver does itself: the copy into the padded static buffers, by the fill values 
 notes the lengths that it is given.
 """
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,13 +14,14 @@ import torch
 from harness.scenario.metadata import MetadataScenario
 from harness.subject.ascend import releases
 from harness.subject.ascend.batch import Batch, BatchBuilder
+from harness.subject.ascend.stand_in import StandIn
 
 
-class NotingGraph:
+class NotingGraph(StandIn):
     """Stands where the captured device graph would be: notes the host lengths that a replay is given."""
 
     def __init__(self, output: Any) -> None:
-        self.output = output
+        super().__init__(output=output)
         self.lengths: list[list[int]] = []
 
     def replay_with_input_update(
@@ -35,7 +35,7 @@ class NotingGraph:
         return self.output
 
 
-class Buffers(SimpleNamespace):
+class Buffers(StandIn):
     """The static input buffers of a graph runner; dtypes as in `runner_utils/buffers.py`."""
 
     def __init__(self, most: int, width: int, device: str) -> None:
@@ -108,7 +108,7 @@ class GraphExecutor:
         else:
             self.load(forward_batch)
             if self.drafts == "draft_decode" and forward_batch.seq_lens_cpu is not None:
-                forward_batch = SimpleNamespace(seq_lens_cpu=self.buffers.seq_lens_cpu[: self.runner.bs])
+                forward_batch = StandIn(seq_lens_cpu=self.buffers.seq_lens_cpu[: self.runner.bs])
             self.runner._replay_graph(self.runner.bs, forward_batch)
         lengths: list[list[int]] = self.runner.backend.lengths
         return lengths
@@ -177,6 +177,7 @@ def _runner(scenario: MetadataScenario, executor: GraphExecutor, model_runner: A
     else:
         runner = object.__new__(NPUGraphRunner)
     runner.__dict__.update(
+        stands_in=True,
         model_runner=model_runner,
         attn_backend=executor.backend,
         backend=NotingGraph(PPProxyTensors({})),

@@ -1,0 +1,81 @@
+"""What stands in for the model runner: the attributes that the code under test reads, and nothing else.
+
+An attribute that a new release reads and that is missing here is a gap of the driver, never a finding.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+from harness.scenario.metadata import MetadataScenario
+from harness.subject.ascend import releases
+from harness.subject.ascend.pools import DTYPE, HEAD_SIZE, HEADS, LORA_RANK, ROPE_SIZE, Pools
+
+DEVICE = "npu"
+
+
+class StandIn(SimpleNamespace):
+    """An object of the harness where sglang expects one of its own."""
+
+
+def is_gap(error: Exception) -> bool:
+    """Whether `error` says that a stand-in lacks an attribute; marked objects of sglang count, too (`stands_in`)."""
+    owner = getattr(error, "obj", None)
+    return isinstance(error, AttributeError) and (isinstance(owner, StandIn) or hasattr(owner, "stands_in"))
+
+
+def server_args(scenario: MetadataScenario) -> Any:
+    """Publish server arguments as the algorithm has them; they are read when a backend is built.
+
+    A DSpark draft block is one shorter than `speculative_num_draft_tokens`.
+    """
+    speculative = scenario.algorithm != "NONE"
+    block = scenario.draft_tokens + (1 if (scenario.algorithm, scenario.mode) == ("DSPARK", "draft_block") else 0)
+    return releases.publish_server_args(
+        {
+            "device": DEVICE,
+            "page_size": scenario.pool.page_size,
+            "speculative_algorithm": scenario.algorithm if speculative else None,
+            "speculative_num_draft_tokens": block if speculative else None,
+            "dllm_algorithm": None,
+        }
+    )
+
+
+def model_runner(scenario: MetadataScenario, pools: Pools, arguments: Any, spec_algorithm: Any) -> StandIn:
+    """A `ModelRunner` for backend and graph runner (attributes read in 0.5.15 to 0.5.23)."""
+    return StandIn(
+        device=DEVICE,
+        page_size=scenario.pool.page_size,
+        model_config=_model_config(scenario),
+        is_draft_worker=scenario.mode in ("draft_block", "draft_decode", "draft_extend"),
+        dtype=DTYPE,
+        kv_cache_dtype=DTYPE,
+        req_to_token_pool=pools.req_to_token_pool,
+        token_to_kv_pool=pools.kv_pool,
+        token_to_kv_pool_allocator=pools.allocator,
+        is_hybrid_swa=pools.hybrid,
+        sliding_window_size=scenario.window or None,
+        use_mla_backend=scenario.target == "mla",
+        server_args=arguments,
+        spec_algorithm=spec_algorithm,
+        ps=StandIn(attn_cp_size=1, attn_tp_size=1),
+        attn_cp_size=1,
+        attn_tp_size=1,
+        tp_size=1,
+    )
+
+
+def _model_config(scenario: MetadataScenario) -> StandIn:
+    from sglang.srt.configs.model_config import AttentionArch
+
+    return StandIn(
+        dtype=DTYPE,
+        attention_arch=AttentionArch.MLA if scenario.target == "mla" else AttentionArch.MHA,
+        context_len=scenario.pool.context_length,
+        hf_config=StandIn(architectures=["Qwen3ForCausalLM"]),
+        num_attention_heads=HEADS,
+        use_alibi=False,
+        kv_lora_rank=LORA_RANK,
+        qk_rope_head_dim=ROPE_SIZE,
+        qk_nope_head_dim=HEAD_SIZE,
+    )

@@ -1,0 +1,64 @@
+"""Whose error is it: sglang's is an observation, the driver's own is UNKNOWN."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness.subject.ascend import driver
+from harness.subject.ascend.stand_in import StandIn
+
+SGLANG = """
+def fails():
+    return [][1]
+
+def asks(stand_in):
+    return stand_in.something_new
+
+def calls(function):
+    return function()
+"""
+
+
+@pytest.fixture
+def sglang(tmp_path: Path) -> ModuleType:
+    """A module that lies where sglang would."""
+    path = tmp_path / "sglang" / "module.py"
+    path.parent.mkdir()
+    path.write_text(SGLANG)
+    module = ModuleType("module")
+    exec(compile(SGLANG, str(path), "exec"), module.__dict__)
+    return module
+
+
+def raised(function, *arguments) -> Exception:
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        function(*arguments)
+    return caught.value
+
+
+def test_what_sglang_raises_is_an_observation(sglang: ModuleType) -> None:
+    assert driver._sglang_error(raised(sglang.fails)) == "IndexError: list index out of range"
+
+
+def test_an_attribute_that_a_stand_in_lacks_is_the_drivers(sglang: ModuleType) -> None:
+    with pytest.raises(AttributeError, match="something_new"):
+        driver._sglang_error(raised(sglang.asks, StandIn()))
+
+
+def test_an_attribute_that_a_marked_object_of_sglang_lacks_is_the_drivers(sglang: ModuleType) -> None:
+    class Runner:
+        stands_in = True
+
+    with pytest.raises(AttributeError, match="something_new"):
+        driver._sglang_error(raised(sglang.asks, Runner()))
+
+
+def test_an_error_of_the_harness_that_sglang_called_is_the_drivers(sglang: ModuleType) -> None:
+    with pytest.raises(AttributeError, match="__traceback__"):
+        driver._sglang_error(raised(sglang.calls, lambda: driver._own_frames(None)))
+
+
+def test_an_error_without_sglang_on_the_stack_is_the_drivers() -> None:
+    with pytest.raises(ZeroDivisionError):
+        driver._sglang_error(raised(lambda: 1 / 0))
