@@ -32,7 +32,7 @@ def sglang(tmp_path: Path) -> ModuleType:
 
 
 def raised(function, *arguments) -> Exception:
-    with pytest.raises(Exception) as caught:  # noqa: PT011
+    with pytest.raises(Exception) as caught:
         function(*arguments)
     return caught.value
 
