@@ -169,7 +169,6 @@ def test_arguments_that_cannot_be_read_are_wrong_use(harness: Command, arguments
         (["check", "--sglang", ""], "'' names no sglang"),
         (["check", "--sglang", "./nonsense"], "./nonsense is no directory"),
         (["check", "--sglang", "git:nonsense"], "'git:nonsense' names no revision"),
-        (["check"], "no sglang is installed and no release of it is cached"),
         (["check", "--sglang", "installed"], "no sglang is installed"),
         (["scan", "--group", "nonsense"], "there is no check group 'nonsense'"),
         (["scan", "--profile", "nonsense"], "there is no profile 'nonsense'"),
@@ -178,6 +177,10 @@ def test_arguments_that_cannot_be_read_are_wrong_use(harness: Command, arguments
 )
 def test_wrong_use_is_told_in_one_sentence(harness: Command, arguments: list[str], words: str) -> None:
     assert_one_sentence(harness(*arguments), 2, words)
+
+
+def test_no_sglang_at_all_cannot_be_judged(harness: Command) -> None:
+    assert_one_sentence(harness("check"), 3, "no sglang is installed and no release of it is cached")
 
 
 def test_a_directory_that_is_no_sglang_is_wrong_use(harness: Command, tmp_path: Path) -> None:
@@ -262,7 +265,7 @@ def test_a_case_of_a_check_that_is_not_there_is_wrong_use(harness: Command, tmp_
 
 
 def test_a_case_cannot_be_replayed_without_an_sglang(harness: Command, case: Path) -> None:
-    assert_one_sentence(harness("replay", case), 2, "no sglang is installed")
+    assert_one_sentence(harness("replay", case), 3, "no sglang is installed")
 
 
 def test_the_doctor_shows_this_machine_in_tables(harness: Command) -> None:

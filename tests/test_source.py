@@ -96,7 +96,7 @@ def test_without_an_installed_sglang_the_newest_cached_release_is_the_default() 
 
 
 def test_without_an_installed_sglang_and_a_cache_the_specs_are_listed() -> None:
-    with pytest.raises(UsageError, match="no sglang is installed and no release of it is cached: name"):
+    with pytest.raises(CannotJudge, match="no sglang is installed and no release of it is cached: name"):
         resolve(None)
     with pytest.raises(UsageError, match="no sglang is installed for this Python: install it"):
         resolve("installed")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from packaging.version import Version
@@ -43,13 +44,14 @@ def available_releases() -> list[str]:
     return versions.final(name.strip() for name in listed.group(1).split(","))
 
 
-def download(release: str, directory: Path, way_out: str) -> Path:
+def download(release: str, directory: Path, way_out: str, tell: Callable[[str], None]) -> Path:
     """Download the wheel of a release, and nothing else, into an empty directory.
 
     Args:
         release: a valid version number.
         directory: where the wheel is put.
         way_out: what the user can do without the download, to end a sentence with.
+        tell: told when the download begins.
 
     Raises:
         UsageError: a release that the index does not offer.
@@ -57,6 +59,7 @@ def download(release: str, directory: Path, way_out: str) -> Path:
     """
     if _offline():
         raise CannotJudge(f"sglang {release} is not cached, and HARNESS_OFFLINE forbids a download: {way_out}.")
+    tell(f"Downloading sglang {release}")
     # Only wheels: pip would run the build of a source distribution to learn its metadata.
     answer = _run_pip(
         "download", "--no-deps", "--only-binary=:all:", "--quiet", "-d", str(directory), f"sglang=={release}"

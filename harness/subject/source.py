@@ -59,7 +59,7 @@ def resolve(spec: str | None, progress: Callable[[str], None] | None = None) -> 
 
     Raises:
         UsageError: a spec that names nothing, no sglang, or an sglang without the Ascend backend.
-        CannotJudge: a release or a revision that cannot be brought into the cache.
+        CannotJudge: no spec and no sglang here, or one that cannot be brought into the cache.
     """
     if spec is None:
         spec = _default()
@@ -83,7 +83,7 @@ def _default() -> str:
         return "installed"
     cached = wheels.cached_releases()
     if not cached:
-        raise UsageError(f"no sglang is installed and no release of it is cached: {_FORMS}.")
+        raise CannotJudge(f"no sglang is installed and no release of it is cached: {_FORMS}.")
     return cached[-1]
 
 

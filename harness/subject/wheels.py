@@ -102,8 +102,7 @@ def fetch(release: str, progress: Callable[[str], None] | None = None) -> Path:
         return target
     tell = progress or (lambda message: None)
     with new_directory(target) as tree, tempfile.TemporaryDirectory(dir=tree.parent) as download:
-        tell(f"Downloading sglang {name}")
-        wheel = package_index.download(name, Path(download), way_out=_use_cached())
+        wheel = package_index.download(name, Path(download), way_out=_use_cached(), tell=tell)
         tell(f"Checking and unpacking sglang {name}")
         wheel_archive.unpack(wheel, name, tree)
     return target
