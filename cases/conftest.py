@@ -1,6 +1,6 @@
 """The bench: one subject for the whole run, the judging of scenarios, and the known findings of its release."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -13,6 +13,7 @@ from harness.errors import HarnessError
 from harness.report.replay import command, write_cases
 from harness.scenario import Scenario
 from harness.scenario.pinned import known_in, pinned_cases
+from harness.scenario.strategies import Cell
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
 
@@ -28,16 +29,25 @@ class Bench:
         self.capabilities = supervisor.info.capabilities
         checks = [check for check in CHECKS.values() if not check.needs or check.needs in self.capabilities]
         self.tally = Tally([check.id for check in checks])
+        self.checks = checks
         self.trial = Trial(supervisor.observe, checks, self.tally)
         self.accepted = {supervisor.info.release, baseline or ""}
         self.known = known_in(self.accepted, pinned_cases())
         self.met: set[str] = set()
 
-    def require_right(self, scenario: Scenario) -> None:
-        """Fail with the first finding that is not known for this release, or where nothing could be judged."""
+    def available(self, cell: Cell) -> Cell:
+        """`cell` with the algorithms that this sglang has; a skip where it has none of them."""
+        known = tuple(name for name in cell.algorithms if name in (*self.capabilities, "NONE"))
+        if not known:
+            pytest.skip(f"sglang {self.supervisor.info.release} has no {cell.algorithms[0]}")
+        return cell._replace(algorithms=known)
+
+    def require_right(self, scenario: Scenario, groups: Collection[str]) -> None:
+        """Fail with the first finding of `groups` that is not known for this release, or where one could not judge."""
         __tracebackhide__ = True
         before = {check: counts.unknown for check, counts in self.tally.checks.items()}
-        findings = self.trial.judge(scenario)
+        selected = [check for check in self.checks if check.group in groups]
+        findings = Trial(self.supervisor.observe, selected, self.tally).judge(scenario)
         for finding in findings:
             if finding.fingerprint not in self.known:
                 pytest.fail(self.explain(finding), pytrace=False)

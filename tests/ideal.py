@@ -12,10 +12,11 @@ from harness.campaign.trial import Trial
 from harness.checks.check import Check
 from harness.checks.finding import Outcome, Verdict
 from harness.checks.lengths import query_field
+from harness.reference.attention import outputs
 from harness.reference.metadata import prefix_pages, rows
 from harness.scenario import GateScenario, MetadataScenario, PageMap, Request, Scenario
 from harness.scenario.convention import device_length
-from harness.scenario.observation import Array, Observation, Seen
+from harness.scenario.observation import Array, Floats, Observation, Seen
 from harness.scenario.strategies import Cell, cells, scenarios
 
 Plant = Callable[[Observation], Observation]
@@ -82,7 +83,8 @@ def round_seen(scenario: MetadataScenario, batch: tuple[Request, ...]) -> Seen:
     if scenario.target == "mla" and scenario.mode == "extend":
         fields["prefix_lens"] = Array.of([request.prefix for request in batch])
         fields["flatten_prefix_block_tables"] = Array.of(prefix_pages(scenario, batch))
-    return Seen(fields=fields)
+    output = Floats.of(outputs(scenario, batch)) if scenario.attention is not None else None
+    return Seen(fields=fields, output=output)
 
 
 def matrix(table: list[list[int]], width: int) -> Array:

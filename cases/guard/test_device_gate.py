@@ -8,4 +8,4 @@ from harness.scenario import GateScenario
 
 @pytest.mark.parametrize("name", [*SUPPORTED, *UNSUPPORTED], ids=repr)
 def test_dflash_starts_only_where_it_is_supported(name: str, bench) -> None:
-    bench.require_right(GateScenario(name))
+    bench.require_right(GateScenario(name), groups=("guard",))

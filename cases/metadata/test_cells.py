@@ -11,7 +11,5 @@ from harness.scenario.validity import MODES
 @pytest.mark.parametrize("cell", cells(tuple(MODES)), ids=str)
 @given(data=st.data())
 def test_metadata_of_drawn_batches_is_right(cell: Cell, data: st.DataObject, bench) -> None:
-    if cell.algorithms[0] not in (*bench.capabilities, "NONE"):
-        pytest.skip(f"sglang {bench.supervisor.info.release} has no {cell.algorithms[0]}")
-    available = cell._replace(algorithms=tuple(a for a in cell.algorithms if a in (*bench.capabilities, "NONE")))
-    bench.require_right(data.draw(scenarios(available, bench.capabilities), label="scenario"))
+    scenario = data.draw(scenarios(bench.available(cell), bench.capabilities), label="scenario")
+    bench.require_right(scenario, groups=("metadata",))

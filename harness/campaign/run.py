@@ -1,11 +1,12 @@
 """One run: everything that a profile asks of one sglang, and what came of it."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from hypothesis.strategies import SearchStrategy
 
 from harness.campaign.hunt import hunt
 from harness.campaign.profile import Profile
@@ -17,7 +18,8 @@ from harness.checks.finding import Finding
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.checks.registry import checks_of
 from harness.errors import CannotJudge, Exit
-from harness.scenario import GateScenario, Scenario
+from harness.scenario import GateScenario, MetadataScenario, Scenario
+from harness.scenario.attention import attention_cells, attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
@@ -25,6 +27,8 @@ from harness.subject.frames import SubjectInfo
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
 
+#: The groups whose checks look at scenarios where attention runs.
+ATTENTION_GROUPS = ("kv-bounds", "outputs")
 #: Told what the run is at, and how far: a stage, steps done, steps in all.
 Progress = Callable[[str, int, int], None]
 
@@ -98,22 +102,36 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
         for device in (*SUPPORTED, *UNSUPPORTED):
             for finding in trial.judge(GateScenario(device)):
                 tally.keep(finding)
-    if "metadata" not in groups:
-        return
-    database = example_database(plan.profile)
-    space = cells(supervisor.info.capabilities)
-    for number, cell in enumerate(space):
-        progress(str(cell), number, len(space) + 1)
-        strategy = scenarios(cell, supervisor.info.capabilities)
-        hunt(trial, strategy, plan.profile, plan.seed, database and str(Path(database, str(cell).replace(" ", "-"))))
-    progress("sweep", len(space), len(space) + 1)
-    swept = sweep(plan.profile.sweep_blocks, plan.profile.sweep_pairs)
-    run_sweep(supervisor.observe, checks, tally, swept)
-    progress("done", len(space) + 1, len(space) + 1)
+    hunts = _hunts(supervisor.info.capabilities, groups)
+    for number, (stage, strategy, judging) in enumerate(hunts):
+        progress(stage, number, len(hunts) + 1)
+        selected = [check for check in checks if check.group in judging]
+        database = example_database(plan.profile, stage)
+        hunt(Trial(supervisor.observe, selected, tally), strategy, plan.profile, plan.seed, database)
+    if "metadata" in groups:
+        progress("sweep", len(hunts), len(hunts) + 1)
+        swept = sweep(plan.profile.sweep_blocks, plan.profile.sweep_pairs)
+        run_sweep(supervisor.observe, checks, tally, swept)
+    progress("done", len(hunts) + 1, len(hunts) + 1)
 
 
-def example_database(profile: Profile) -> str | None:
-    """Where failing examples are shared between nightly runs: `HARNESS_EXAMPLES`, else `.harness/examples`."""
+Hunt = tuple[str, SearchStrategy[MetadataScenario], Collection[str]]
+
+
+def _hunts(capabilities: Collection[str], groups: Collection[str]) -> list[Hunt]:
+    """What to search, under which name, and for which groups: metadata as such, and where attention runs over it."""
+    hunts: list[Hunt] = []
+    if "metadata" in groups:
+        hunts += [(str(cell), scenarios(cell, capabilities), ("metadata",)) for cell in cells(capabilities)]
+    running = [group for group in ATTENTION_GROUPS if group in groups]
+    if running:
+        named = [(f"{cell} attention", attention_scenarios(cell)) for cell in attention_cells(capabilities)]
+        hunts += [(name, strategy, running) for name, strategy in named]
+    return hunts
+
+
+def example_database(profile: Profile, stage: str = "") -> str | None:
+    """Where nightly runs share failing examples: a folder per stage in `HARNESS_EXAMPLES`, else `.harness/examples`."""
     if profile.name != "nightly":
         return None
-    return os.environ.get("HARNESS_EXAMPLES") or str(Path(".harness", "examples"))
+    return str(Path(os.environ.get("HARNESS_EXAMPLES") or ".harness/examples", stage.replace(" ", "-")))

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from harness.checks import gate, inputs, lengths, prefix, relations, tables, window
+from harness.checks import attention, gate, inputs, lengths, prefix, relations, tables, window
 from harness.checks.check import Check
 from harness.errors import UsageError
 
-CHECKS: dict[str, Check] = {
-    check.id: check for module in (lengths, tables, inputs, relations, window, prefix, gate) for check in module.CHECKS
-}
+_MODULES = (lengths, tables, inputs, relations, window, prefix, gate, attention)
+CHECKS: dict[str, Check] = {check.id: check for module in _MODULES for check in module.CHECKS}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(check.group for check in CHECKS.values()))
 
 

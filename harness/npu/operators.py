@@ -1,7 +1,6 @@
 """The NPU's own operators, as attributes of ``torch_npu`` and of ``torch.ops.npu``.
 
-An emulated operator is registered by ``@emulates("npu.<name>")``. None is needed to build metadata, so there
-is none.
+An emulated operator is registered under the name ``npu.<name>``, by the decorators of `harness.npu.overloads`.
 """
 
 from typing import Any

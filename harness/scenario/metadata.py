@@ -53,11 +53,24 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host_lag: int = 0
 
 
+class Attention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attention really runs over the metadata: heads of 128, float32, and what the scenario's content module says.
+
+    `fia` is ASCEND_USE_FIA, which selects the operators; `fill` is what every slot holds that nobody has written.
+    """
+
+    fia: bool = False
+    query_heads: int = 2
+    kv_heads: int = 1
+    fill: float = 3.0
+
+
 class MetadataScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="metadata"):
     """Batches (`rounds`) that one backend builds metadata for, one after the other.
 
     In `graph`, the sizes in `buckets` are captured first, largest first; each round is then padded to the next
     bucket and replayed, and a round without requests is an idle rank. `builds` says how often each round is built.
+    With `attention`, the operators run, too.
     """
 
     algorithm: Algorithm
@@ -73,6 +86,7 @@ class MetadataScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     host_view: HostView = "published"
     host_dtype: HostDtype = "int64"
     builds: int = 1
+    attention: Attention | None = None
 
     @property
     def capacity(self) -> int:

@@ -27,6 +27,32 @@ class Array(msgspec.Struct, frozen=True, array_like=True):
         return Array(wide.shape, wide.astype("<i4").tobytes())
 
 
+class Floats(msgspec.Struct, frozen=True, array_like=True):
+    """A float32 array on the wire, little-endian in C order."""
+
+    shape: tuple[int, ...]
+    data: bytes
+
+    @property
+    def values(self) -> npt.NDArray[np.float32]:
+        """The array itself, read-only."""
+        return np.frombuffer(self.data, dtype="<f4").reshape(self.shape)
+
+    @staticmethod
+    def of(values: npt.ArrayLike) -> "Floats":
+        """Pack `values`, rounded to float32."""
+        narrow = np.ascontiguousarray(values, dtype="<f4")
+        return Floats(narrow.shape, narrow.tobytes())
+
+
+class BadAccess(msgspec.Struct, frozen=True, array_like=True):
+    """An access to the KV cache that the sanitizer objects to: its kind, a sentence, and what the device would do."""
+
+    kind: str
+    sentence: str
+    consequence: str
+
+
 class Changed(msgspec.Struct, frozen=True, array_like=True):
     """An input tensor that the call wrote to."""
 
@@ -41,13 +67,16 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Besides the fields of `ForwardMetadata`, a graph round has `host_lengths`: the list that the graph runner
     hands to the captured operators before the replay. `never_built` names fields that this release has no code for;
-    any other field that is missing is a reason to know nothing.
+    any other field that is missing is a reason to know nothing. Where attention runs, `output` has one row for each
+    query row, and `accesses` what the sanitizer objects to.
     """
 
     fields: dict[str, Array] = {}
     changed: tuple[Changed, ...] = ()
     never_built: tuple[str, ...] = ()
     error: str = ""
+    output: Floats | None = None
+    accesses: tuple[BadAccess, ...] = ()
 
 
 class Fault(msgspec.Struct, frozen=True):

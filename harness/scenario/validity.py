@@ -1,5 +1,7 @@
 """Which scenarios make sense: the rules that the strategies keep, for scenarios that come from a file."""
 
+from math import isfinite
+
 from harness.scenario import Scenario
 from harness.scenario.metadata import Algorithm, MetadataScenario, Mode, Request
 
@@ -40,6 +42,10 @@ def why_invalid(scenario: Scenario) -> str:
         (all(0 < bucket <= MAX_REQUESTS for bucket in scenario.buckets), "a bucket is not in 1 to 64"),
         (1 <= scenario.builds <= 4, f"builds={scenario.builds} is not in 1 to 4"),
         (bool(scenario.rounds), "it has no rounds"),
+        (
+            scenario.attention is None or _attention_runs(scenario),
+            "attention runs in eager, on mha, on exact lengths",
+        ),
         (scenario.host_view != "bound" or scenario.algorithm == "DFLASH", "only DFlash publishes a reserved bound"),
         (
             scenario.mode != "draft_decode" or scenario.draft_tokens >= 3,
@@ -51,6 +57,20 @@ def why_invalid(scenario: Scenario) -> str:
     ]
     problem = next((sentence for holds, sentence in rules if not holds), "")
     return problem or next((p for batch in scenario.rounds if (p := _why_invalid_batch(scenario, batch))), "")
+
+
+def _attention_runs(scenario: MetadataScenario) -> bool:
+    attention = scenario.attention
+    return (
+        attention is not None
+        and scenario.executor == "eager"
+        and scenario.target == "mha"
+        and scenario.host_view == "published"
+        and not scenario.lagging
+        and 1 <= attention.kv_heads <= attention.query_heads <= 16
+        and attention.query_heads % attention.kv_heads == 0
+        and isfinite(attention.fill)
+    )
 
 
 def _why_invalid_batch(scenario: MetadataScenario, batch: tuple[Request, ...]) -> str:

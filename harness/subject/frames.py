@@ -49,11 +49,15 @@ class Observe(msgspec.Struct, frozen=True, tag=True):
     scenarios: tuple[Scenario, ...]
 
 
-class Observed(msgspec.Struct, frozen=True, tag=True):
-    """One observation for each scenario, in order; or one fault for the frame as a whole."""
+class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """One observation for each scenario, in order; or one fault for the frame as a whole.
+
+    `last` says that the worker is of no more use, since its device is lost.
+    """
 
     observations: tuple[Observation, ...] = ()
     fault: Fault | None = None
+    last: bool = False
 
 
 class ProtocolError(Exception):

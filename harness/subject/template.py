@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from harness.scenario.observation import Fault, Observation
+from harness.scenario.observation import Fault
 from harness.subject.frames import (
     DeadlineError,
     Observe,
@@ -29,13 +29,19 @@ from harness.subject.frames import (
 
 PR_SET_PDEATHSIG = 1  #: of <sys/prctl.h>
 
-Driver = Callable[[Observe], tuple[Observation, ...]]
+Driver = Callable[[Observe], Observed]
 
 
 class _FrameLimit(msgspec.Struct, tag="Observe"):
     """The part of an `Observe` that the template needs; the scenarios stay undecoded."""
 
     limit: float
+
+
+class _Last(msgspec.Struct, tag="Observed"):
+    """The part of an `Observed` that the template needs."""
+
+    last: bool = False
 
 
 class Template:
@@ -66,7 +72,10 @@ class Template:
         descriptor = self.connection.fileno()
         try:
             write_frame(descriptor, frame)
-            return read_frame(descriptor, limit)
+            answer = read_frame(descriptor, limit)
+            if msgspec.msgpack.decode(answer, type=_Last).last:
+                self.stop()
+            return answer
         except DeadlineError:
             fault = Fault("hang", f"no answer within {limit:g} s")
             self.stop()
@@ -131,4 +140,4 @@ def _work(driver: Driver, descriptor: int) -> None:
             frame = read_frame(descriptor)
         except ProtocolError:
             return
-        write_frame(descriptor, encoder.encode(Observed(driver(decoder.decode(frame)))))
+        write_frame(descriptor, encoder.encode(driver(decoder.decode(frame))))

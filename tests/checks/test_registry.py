@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.campaign.trial import Trial
-from harness.checks import gate, inputs, lengths, prefix, relations, tables, window
+from harness.checks import attention, gate, inputs, lengths, prefix, relations, tables, window
 from harness.checks.check import Check
 from harness.checks.finding import NOT_RUN, PASSED, Outcome, Verdict, unknown
 from harness.checks.registry import CHECKS, GROUPS, checks_of
@@ -15,10 +15,20 @@ from harness.errors import UsageError
 from harness.scenario import MetadataScenario, Scenario
 from harness.scenario.observation import Fault, Observation, Seen
 from harness.scenario.strategies import Cell
-from tests.checks import test_gate, test_inputs, test_lengths, test_prefix, test_relations, test_tables, test_window
+from tests.checks import (
+    test_attention,
+    test_gate,
+    test_inputs,
+    test_lengths,
+    test_prefix,
+    test_relations,
+    test_tables,
+    test_window,
+)
 from tests.ideal import CELLS, CONTRACT_EXAMPLE, Planted, drawn, judge, observe, raises
 
 MIRRORED = (
+    (attention, test_attention),
     (gate, test_gate),
     (inputs, test_inputs),
     (lengths, test_lengths),
@@ -55,7 +65,14 @@ NEEDED = (
     ("mla-prefix", "flatten_prefix_block_tables", 0),
 )
 #: Checks that need no field in particular: they compare whatever there is, or look at something else.
-NEED_NONE = {"builds", "inputs-unchanged", "idempotent", "replay-fresh", "device-gate"}
+NEED_NONE = {
+    "builds",
+    "inputs-unchanged",
+    "idempotent",
+    "replay-fresh",
+    "device-gate",
+    *(check.id for check in attention.CHECKS),
+}
 
 METADATA = [check for check in CHECKS.values() if check.id != "device-gate"]
 
@@ -143,7 +160,9 @@ def test_every_check_is_tried_without_a_field_that_it_needs() -> None:
     assert set(CHECKS) == {name for name, _, _ in NEEDED} | NEED_NONE
 
 
-@pytest.mark.parametrize("check", [check for check in METADATA if check.id != "builds"], ids=identity)
+@pytest.mark.parametrize(
+    "check", [check for check in METADATA if check.id not in ("builds", "attention-runs")], ids=identity
+)
 def test_a_batch_whose_every_build_raised_is_not_judged(check: Check) -> None:
     scenario = EXAMPLE[check.id]
     observed = [

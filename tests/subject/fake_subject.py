@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from harness.scenario import GateScenario, Scenario
 from harness.scenario.observation import Observation
-from harness.subject.frames import PREFIX, Hello, Observe, SubjectInfo
+from harness.subject.frames import PREFIX, Hello, Observe, Observed, SubjectInfo
 from tests.ideal import observation
 
 #: What the supervisor reads; kept here because `harness.subject` hides it from the driver.
@@ -91,10 +91,10 @@ class Driver:
     def __init__(self, info: SubjectInfo) -> None:
         self.info = info
 
-    def observe(self, message: Observe) -> tuple[Observation, ...]:
+    def observe(self, message: Observe) -> Observed:
         """What `tests.ideal` observes, unless a scenario asks for something else."""
         answers = tuple(answer(one) for one in message.scenarios)
-        return answers[1:] if scenario(Misdeed.SHORT) in message.scenarios else answers
+        return Observed(answers[1:] if scenario(Misdeed.SHORT) in message.scenarios else answers)
 
 
 def answer(one: Scenario) -> Observation:

@@ -67,7 +67,7 @@ class BatchBuilder:
         if scenario.host_view != "absent":
             host = torch.tensor(published, dtype=HOST_DTYPES[scenario.host_dtype])
         req_pool_indices = self.tensor(rows)
-        starts, counts = _new_positions(scenario, batch)
+        starts, counts = new_positions(scenario, batch)
         out_cache_loc = self._locations(req_to_token, rows, starts, counts)
         tokens = sum(counts)
         fields: dict[str, Any] = {
@@ -163,7 +163,7 @@ class BatchBuilder:
         )
 
 
-def _new_positions(scenario: MetadataScenario, batch: tuple[Request, ...]) -> tuple[list[int], list[int]]:
+def new_positions(scenario: MetadataScenario, batch: tuple[Request, ...]) -> tuple[list[int], list[int]]:
     """First logical position that each request writes, and how many it writes."""
     starts = [request.prefix for request in batch]
     if scenario.mode == "extend":

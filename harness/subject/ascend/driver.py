@@ -13,16 +13,20 @@ from msgspec.structs import replace
 import harness
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.capability import missing
-from harness.scenario.observation import Fault, Observation, Seen
+from harness.scenario.observation import BadAccess, Fault, Observation, Seen
 from harness.subject.ascend import gate, reading, releases
 from harness.subject.ascend.batch import Batch, BatchBuilder
+from harness.subject.ascend.forward import Forward
 from harness.subject.ascend.pools import Pools
 from harness.subject.ascend.replay import GraphExecutor
 from harness.subject.ascend.stand_in import DEVICE, is_gap, model_runner, server_args
-from harness.subject.frames import Observe, SubjectInfo
+from harness.subject.frames import Observe, Observed, SubjectInfo
 
 #: Where the harness itself lies, to tell its frames from those of sglang.
 HARNESS = os.path.dirname(harness.__file__) + os.sep
+EMULATED_DEVICE = os.path.join(HARNESS, "npu", "")
+#: The runtime's number for an address out of range; after it every call of the process fails.
+DEVICE_LOST = "507015"
 #: Backends kept warm; each holds about 12 MiB of masks, and a multi-step draft has one backend a step.
 WARM_BACKENDS = 16
 
@@ -68,9 +72,20 @@ class Driver:
         self.never_built = releases.never_built()
         self.warm: OrderedDict[Any, Session] = OrderedDict()
 
-    def observe(self, message: Observe) -> tuple[Observation, ...]:
-        """One observation for each scenario."""
-        return tuple(self._observe(scenario) for scenario in message.scenarios)
+    def observe(self, message: Observe) -> Observed:
+        """One observation for each scenario, until one loses the device.
+
+        Then whatever comes after it would fail, too: a lone scenario has its observation, and the worker is done; in a
+        frame of several the worker gives up, so that they are asked again one by one.
+        """
+        observations = []
+        for scenario in message.scenarios:
+            observations.append(self._observe(scenario))
+            if DEVICE_LOST in "".join(seen.error for seen in observations[-1].seen):
+                if len(message.scenarios) > 1:
+                    raise ConnectionAbortedError("the device is lost, and scenarios are left")
+                return Observed(tuple(observations), last=True)
+        return Observed(tuple(observations))
 
     def _observe(self, scenario: Scenario) -> Observation:
         if lacking := missing(scenario, self.info.capabilities):
@@ -96,6 +111,7 @@ class Driver:
             scenario.draft_tokens,
             scenario.target,
             scenario.window,
+            scenario.attention and replace(scenario.attention, fill=0.0),
         )
         if key in self.warm:
             self.warm.move_to_end(key)
@@ -118,6 +134,8 @@ class Session:
         self.builder = builder
         self.never_built = never_built if scenario.executor == "eager" else ()
         arguments = server_args(scenario)
+        if scenario.attention is not None:
+            os.environ["ASCEND_USE_FIA"] = str(int(scenario.attention.fia))
         self.pools = Pools(scenario, DEVICE)
         self.model_runner = model_runner(scenario, self.pools, arguments, builder.algorithm(scenario.algorithm))
         self.backends = 1
@@ -126,6 +144,7 @@ class Session:
             self.backend = AscendAttnMultiStepDraftBackend(self.model_runner, 1, steps)
         else:
             self.backend = AscendAttnBackend(self.model_runner)
+        self.forward = Forward(scenario, self.pools, DEVICE) if scenario.attention is not None else None
 
     def run(self, scenario: MetadataScenario) -> tuple[Seen, ...]:
         """Build every round as often as the scenario says; what sglang raises is an observation."""
@@ -152,16 +171,25 @@ class Session:
         batch: Batch,
         executor: GraphExecutor | None,
     ) -> Seen:
-        host_lengths = None
+        host_lengths, output = None, None
+        if self.forward is not None:
+            self.forward.prepare(scenario, requests)
         try:
             if executor is None:
                 self.backend.init_forward_metadata(batch.forward_batch)
             else:
                 host_lengths = executor.replay(batch)
+            if self.forward is not None:
+                output = self.forward.run(scenario, requests, self.backend, batch.forward_batch)
         except Exception as error:
-            return Seen(changed=reading.changed_inputs(batch), error=_sglang_error(error))
+            return Seen(
+                changed=reading.changed_inputs(batch), error=_sglang_error(error), accesses=self._bad_accesses()
+            )
         seen = reading.seen(scenario, requests, batch, self._metadata(scenario), host_lengths)
-        return replace(seen, never_built=self.never_built)
+        return replace(seen, never_built=self.never_built, output=output, accesses=self._bad_accesses())
+
+    def _bad_accesses(self) -> tuple[BadAccess, ...]:
+        return tuple(self.forward.accesses) if self.forward is not None else ()
 
     def _metadata(self, scenario: MetadataScenario) -> Any:
         backend = self.backend
@@ -173,17 +201,22 @@ class Session:
 def _sglang_error(error: Exception) -> str:
     """What sglang raised, as an observation; an error of the driver's own making is raised again instead.
 
-    It is the driver's where a stand-in lacks something, or where the innermost of the two on the stack is the harness.
+    It is the driver's where a stand-in lacks something, where something is not emulated, or where the innermost of the
+    two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for.
     """
     owners = ("harness" if frame.filename.startswith(HARNESS) else "sglang" for frame in _own_frames(error))
-    if is_gap(error) or next(owners, "harness") == "harness":
+    if is_gap(error) or isinstance(error, NotImplementedError) or next(owners, "harness") == "harness":
         raise error
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0] if text else 'no message'}"
 
 
 def _own_frames(error: Exception) -> list[traceback.FrameSummary]:
-    """The frames of sglang and of the harness, innermost first; those of torch and others are left out."""
+    """The frames of sglang and of the harness, innermost first; those of torch and of the device are left out."""
     frames = traceback.extract_tb(error.__traceback__)[::-1]
     marks = (HARNESS, f"{os.sep}sglang{os.sep}")
-    return [frame for frame in frames if any(mark in frame.filename for mark in marks)]
+    return [
+        frame
+        for frame in frames
+        if any(mark in frame.filename for mark in marks) and not frame.filename.startswith(EMULATED_DEVICE)
+    ]

@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from harness.scenario import content
 from harness.scenario.metadata import MetadataScenario, PageMap
 from harness.subject.ascend import releases
 
 DTYPE = torch.float32
-HEADS, HEAD_SIZE = 1, 2  # attention does not run here, so KV is kept as small as a pool allows
+HEADS, HEAD_SIZE = 1, 2  # where attention does not run, KV is kept as small as a pool allows
 LORA_RANK, ROPE_SIZE = 2, 2
 
 
@@ -39,7 +40,7 @@ class Pools:
             enable_memory_saver=False,
         )
         self.hybrid = scenario.target == "swa"
-        self.kv_pool = _kv_pool(scenario.target, self.pages * pool.page_size, pool.page_size, device)
+        self.kv_pool = _kv_pool(scenario, self.pages * pool.page_size, device)
         self.allocator = _allocator(self, device)
         self.layout: Layout | None = None
         self.tables: dict[Layout, torch.Tensor] = {}
@@ -107,17 +108,25 @@ class Pools:
             raise LayoutError("the allocator handed out other pages than it was given")
 
 
-def _kv_pool(target: str, size: int, page_size: int, device: str) -> Any:
+def _kv_pool(scenario: MetadataScenario, size: int, device: str) -> Any:
     from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMHATokenToKVPool, NPUMLATokenToKVPool
     from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
-    common = {"size": size, "page_size": page_size, "dtype": DTYPE, "device": device, "enable_memory_saver": False}
-    if target == "mla":
+    common: dict[str, Any] = {
+        "size": size,
+        "page_size": scenario.pool.page_size,
+        "dtype": DTYPE,
+        "device": device,
+        "enable_memory_saver": False,
+    }
+    if scenario.target == "mla":
         return NPUMLATokenToKVPool(
             kv_lora_rank=LORA_RANK, qk_rope_head_dim=ROPE_SIZE, index_head_dim=None, layer_num=1, **common
         )
     heads = {"head_num": HEADS, "head_dim": HEAD_SIZE}
-    if target == "swa":
+    if scenario.attention is not None:
+        heads = {"head_num": scenario.attention.kv_heads, "head_dim": content.HEAD_SIZE}
+    if scenario.target == "swa":
         common.pop("enable_memory_saver")
         return SWAKVPool(
             size_swa=size,

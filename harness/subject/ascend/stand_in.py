@@ -73,7 +73,7 @@ def _model_config(scenario: MetadataScenario) -> StandIn:
         attention_arch=AttentionArch.MLA if scenario.target == "mla" else AttentionArch.MHA,
         context_len=scenario.pool.context_length,
         hf_config=StandIn(architectures=["Qwen3ForCausalLM"]),
-        num_attention_heads=HEADS,
+        num_attention_heads=scenario.attention.query_heads if scenario.attention is not None else HEADS,
         use_alibi=False,
         kv_lora_rank=LORA_RANK,
         qk_rope_head_dim=ROPE_SIZE,

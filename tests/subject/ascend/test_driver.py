@@ -62,3 +62,19 @@ def test_an_error_of_the_harness_that_sglang_called_is_the_drivers(sglang: Modul
 def test_an_error_without_sglang_on_the_stack_is_the_drivers() -> None:
     with pytest.raises(ZeroDivisionError):
         driver._sglang_error(raised(lambda: 1 / 0))
+
+
+def test_what_the_emulated_device_refuses_is_sglangs(sglang: ModuleType) -> None:
+    from harness.npu import fault
+
+    assert driver._sglang_error(raised(sglang.calls, lambda: fault.fail("operator", "a page"))) == (
+        "DeviceFault: operator: error code 507015, aicore exception: the DDR address of the MTE instruction is out of "
+        "range (a page)"
+    )
+
+
+def test_an_operator_that_is_not_emulated_is_the_drivers(sglang: ModuleType) -> None:
+    from harness.npu.registry import Stub
+
+    with pytest.raises(NotImplementedError, match="npu_new_operator"):
+        driver._sglang_error(raised(sglang.calls, Stub("npu_new_operator")))

@@ -1,0 +1,101 @@
+"""The operators that write to KV caches."""
+
+from typing import Any, NamedTuple
+
+import torch
+
+from harness.npu import fault
+from harness.npu.arguments import Arguments
+from harness.npu.boundary import CacheWrite, announce
+from harness.npu.overloads import operator
+
+
+class _Rows(NamedTuple):
+    """Rows (token, head, dimension) that go to a cache (page, position, head, dimension)."""
+
+    name: str
+    rows: torch.Tensor
+    cache_name: str
+    cache: torch.Tensor
+
+
+def _require_inside(arguments: Arguments, name: str, indices: torch.Tensor, size: int) -> None:
+    # Assumption: an index outside the cache stops the device; none, such as -1, means that nothing is written.
+    outside = indices[(indices < 0) | (indices >= size)]
+    if outside.numel():
+        fault.fail(arguments.operator, f"{name} has {int(outside[0])}, but there are {size} places")
+
+
+def _announce(arguments: Arguments, cache: torch.Tensor, slots: torch.Tensor) -> None:
+    announce(CacheWrite(arguments.operator, cache.data_ptr(), slots.numpy().copy()))
+
+
+def _write(arguments: Arguments, slots_name: str, slots: torch.Tensor, writes: tuple[_Rows, ...]) -> None:
+    arguments.require_integers(slots_name, slots)
+    arguments.require_shape(slots.dim() == 1, slots_name, slots, "it must have 1 axis")
+    for name, rows, cache_name, cache in writes:
+        arguments.require_shape(cache.dim() == 4, cache_name, cache, "it must be (pages, page size, heads, D)")
+        expected = [len(slots), *cache.shape[2:]]
+        arguments.require_shape(list(rows.shape) == expected, name, rows, f"it must be {expected}")
+        arguments.require(rows.dtype == cache.dtype, name, rows.dtype, f"{cache_name} is {cache.dtype}")
+    places = slots.long()
+    for write in writes:
+        _announce(arguments, write.cache, places)
+    for write in writes:
+        _require_inside(arguments, slots_name, places, write.cache.shape[0] * write.cache.shape[1])
+    for write in writes:
+        write.cache.view(-1, *write.cache.shape[2:])[places] = write.rows
+
+
+@operator
+def _npu_reshape_and_cache(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    slot_indices: torch.Tensor,
+) -> None:
+    """Write each token's key and value to its slot."""
+    arguments = Arguments("_npu_reshape_and_cache")
+    writes = (_Rows("key", key, "key_cache", key_cache), _Rows("value", value, "value_cache", value_cache))
+    _write(arguments, "slot_indices", slot_indices, writes)
+
+
+@operator
+def npu_scatter_pa_kv_cache(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    *,
+    cache_mode: str | None = "PA_NZ",
+    **others: Any,
+) -> None:
+    """Write each token's key and value to its slot."""
+    arguments = Arguments("npu_scatter_pa_kv_cache")
+    arguments.require_neutral(others, dict.fromkeys(("compress_lens", "compress_seq_offsets", "seq_lens")))
+    arguments.require_emulated(cache_mode in (None, "Norm"), "cache_mode", cache_mode)
+    writes = (_Rows("key", key, "key_cache", key_cache), _Rows("value", value, "value_cache", value_cache))
+    _write(arguments, "slot_mapping", slot_mapping, writes)
+
+
+@operator
+def npu_scatter_nd_update_(input: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
+    """Write each update to the place in `input` that its indices name."""
+    arguments = Arguments("npu_scatter_nd_update_")
+    arguments.require_integers("indices", indices)
+    depth = indices.shape[-1]
+    rule = f"it must have 2 axes or more, the last of 1 to {input.dim()}"
+    arguments.require_shape(indices.dim() >= 2 and 0 < depth <= input.dim(), "indices", indices, rule)
+    expected = [*indices.shape[:-1], *input.shape[depth:]]
+    arguments.require_shape(list(updates.shape) == expected, "updates", updates, f"it must be {expected}")
+    arguments.require(updates.dtype == input.dtype, "updates", updates.dtype, f"input is {input.dtype}")
+    places = indices.long()
+    # sglang scatters to other things too: only caches have a head and a dimension after their slots.
+    if depth == 1 and input.dim() >= 3:
+        _announce(arguments, input, places.flatten())
+    for axis in range(depth):
+        _require_inside(arguments, "indices", places[..., axis], input.shape[axis])
+    input[places.unbind(-1)] = updates
+    return input

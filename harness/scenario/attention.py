@@ -1,0 +1,48 @@
+"""Strategies for scenarios where attention runs: those of the metadata, made small enough to compute."""
+
+from collections.abc import Collection
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from harness.scenario.metadata import Attention, MetadataScenario, Request
+from harness.scenario.strategies import Cell, cells, scenarios
+
+#: Modes whose forward is run: eager, on MHA and GQA.
+MODES = ("extend", "decode", "target_verify", "draft_block")
+HEADS = ((2, 1), (2, 2), (4, 1))  # query heads, KV heads
+MOST_REQUESTS, MOST_TOKENS = 3, 48
+SMALLEST_PAGE = 16  # the operators take no smaller block
+
+
+def attention_cells(capabilities: Collection[str]) -> list[Cell]:
+    """The cells of `cells` whose forward is run."""
+    return [
+        cell for cell in cells(capabilities) if cell.executor == "eager" and cell.target == "mha" and cell.mode in MODES
+    ]
+
+
+@st.composite
+def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
+    """Scenarios of `cell` whose host lengths are exact, with few requests and tokens, and heads to compute."""
+    drawn = draw(scenarios(cell))
+    query_heads, kv_heads = draw(st.sampled_from(HEADS), label="heads")
+    attention = Attention(fia=draw(st.booleans(), label="ASCEND_USE_FIA"), query_heads=query_heads, kv_heads=kv_heads)
+    rounds = tuple(tuple(_small(request) for request in batch[:MOST_REQUESTS]) for batch in drawn.rounds[:1])
+    page = max(drawn.pool.page_size, SMALLEST_PAGE)
+    committed = min(request.prefix for batch in rounds for request in batch) // page
+    pool = replace(drawn.pool, page_size=page, rows=MOST_REQUESTS, shared_pages=min(drawn.pool.shared_pages, committed))
+    return replace(drawn, attention=attention, rounds=_renumbered(rounds), pool=pool)
+
+
+def _small(request: Request) -> Request:
+    return replace(request, new_tokens=min(request.new_tokens, MOST_TOKENS), host_lag=0)
+
+
+def _renumbered(rounds: tuple[tuple[Request, ...], ...]) -> tuple[tuple[Request, ...], ...]:
+    """Rows 1 to n, ascending or descending as they were drawn."""
+    order = [sorted(request.row for request in batch) for batch in rounds]
+    return tuple(
+        tuple(replace(request, row=rows.index(request.row) + 1) for request in batch)
+        for batch, rows in zip(rounds, order, strict=True)
+    )

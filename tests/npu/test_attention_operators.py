@@ -1,0 +1,736 @@
+"""The emulated attention operators, held to dense attention in float64 and to the device's argument rules.
+
+The reference below shares nothing with the emulation: it looks every position up on its own, in numpy.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from harness.npu import fault
+from harness.npu.boundary import AttentionRead, CacheWrite, Event, listening
+from harness.npu.cache_writes import _npu_reshape_and_cache, npu_scatter_nd_update_, npu_scatter_pa_kv_cache
+from harness.npu.fault import DeviceFault
+from harness.npu.fused_attention import (
+    _npu_fused_infer_attention_score_get_max_workspace,
+    npu_fused_infer_attention_score,
+    npu_fused_infer_attention_score_v2,
+)
+from harness.npu.paged_attention import _npu_flash_attention_qlens, _npu_paged_attention
+
+_ROOT = Path(__file__).parents[2]
+_DIMENSION = 64
+_SCALE = 0.125
+_CAUSAL = torch.ones(2048, 2048, dtype=torch.bool).triu(1)
+_SMALL_CAUSAL = torch.ones(128, 128, dtype=torch.float64).triu(1)
+_PAGE_SIZES = (16, 64, 128)
+_HEADS = ((2, 2), (4, 2), (6, 1))
+
+_Array = npt.NDArray[np.float64]
+_Sees = Callable[[int, int, int, int], bool]
+
+
+class _Batch(NamedTuple):
+    """Requests over one cache, whose pages lie in no order and are surrounded by NaN."""
+
+    page_size: int
+    heads: int
+    kv_heads: int
+    query_lengths: tuple[int, ...]
+    kv_lengths: tuple[int, ...]
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    table: torch.Tensor
+
+    @property
+    def ends(self) -> list[int]:
+        return [int(end) for end in np.cumsum(self.query_lengths)]
+
+    def merged(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return self.query, self.key.flatten(2), self.value.flatten(2)
+
+    def paged(self) -> dict[str, Any]:
+        return {"block_table": self.table, "block_size": self.page_size}
+
+    def fused(self, **changes: Any) -> dict[str, Any]:
+        """Arguments of the fused operator in TND, and causal."""
+        query, key, value = self.merged()
+        arguments = {
+            **self.paged(),
+            "query": query,
+            "key": key,
+            "value": value,
+            "num_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "input_layout": "TND",
+            "atten_mask": _CAUSAL,
+            "scale": _SCALE,
+            "actual_seq_lengths": self.ends,
+            "actual_seq_lengths_kv": list(self.kv_lengths),
+            "sparse_mode": 3,
+        }
+        return arguments | changes
+
+    def padded(self, **changes: Any) -> dict[str, Any]:
+        """Arguments in BSH for groups of one size, where everything is seen."""
+        size = len(self.kv_lengths), self.query_lengths[0], self.heads * _DIMENSION
+        whole = {"query": self.query.reshape(size), "input_layout": "BSH", "atten_mask": None, "sparse_mode": 0}
+        return self.fused(**whole) | {"actual_seq_lengths": None} | changes
+
+    def qlens(self, **changes: Any) -> dict[str, Any]:
+        """Arguments of the operator for extending."""
+        arguments = {
+            "query": self.query.flatten(1),
+            "key_cache": self.key,
+            "value_cache": self.value,
+            "mask": _SMALL_CAUSAL,
+            "block_table": self.table,
+            "seq_len": torch.tensor(self.query_lengths, dtype=torch.int32),
+            "context_lens": torch.tensor(self.kv_lengths, dtype=torch.int32),
+            "scale_value": _SCALE,
+            "num_heads": self.heads,
+            "num_kv_heads": self.kv_heads,
+            "out": torch.empty_like(self.query.flatten(1)),
+        }
+        return arguments | changes
+
+    def single(self, **changes: Any) -> dict[str, Any]:
+        """Arguments of the operator for decoding."""
+        arguments = self.qlens(query=self.query, out=torch.empty_like(self.query)) | changes
+        return {name: value for name, value in arguments.items() if name not in ("mask", "seq_len")}
+
+    def reference(self, sees: _Sees, sinks: list[float] | None = None) -> _Array:
+        """Attention, one query and head at a time; `sees(query, position, queries, positions)` tells what is seen."""
+        query, key, value = (tensor.double().numpy() for tensor in (self.query, self.key, self.value))
+        result: _Array = np.zeros_like(query)
+        token = 0
+        for row, (queries, length) in enumerate(zip(self.query_lengths, self.kv_lengths, strict=True)):
+            for index in range(queries):
+                seen = [position for position in range(length) if sees(index, position, queries, length)]
+                places = [(int(self.table[row, n // self.page_size]), n % self.page_size) for n in seen]
+                for head in range(self.heads):
+                    kv_head = head * self.kv_heads // self.heads
+                    scores = np.array([key[place][kv_head] @ query[token, head] * _SCALE for place in places])
+                    weights = np.exp(scores)
+                    total = weights.sum() + (np.exp(sinks[head]) if sinks else 0.0)
+                    for weight, place in zip(weights, places, strict=True):
+                        result[token, head] += weight / total * value[place][kv_head]
+                token += 1
+        return result
+
+
+def _batch(
+    query_lengths: tuple[int, ...],
+    kv_lengths: tuple[int, ...],
+    page_size: int = 16,
+    heads: int = 4,
+    kv_heads: int = 2,
+    dtype: torch.dtype = torch.float64,
+) -> _Batch:
+    random = np.random.default_rng(7)
+    columns = max(1, *(-(-length // page_size) for length in kv_lengths)) + 1
+    pages = columns * len(kv_lengths) + 3
+    order = random.permutation(pages)
+    # Columns after a request's pages name a page that is not its own, as stale tables do.
+    table = np.full((len(kv_lengths), columns), order[0], dtype=np.int32)
+    caches = [np.full((pages, page_size, kv_heads, _DIMENSION), np.nan) for _ in range(2)]
+    taken = 1
+    for row, length in enumerate(kv_lengths):
+        for start in range(0, length, page_size):
+            page = table[row, start // page_size] = order[taken]
+            taken += 1
+            for cache in caches:
+                held = min(page_size, length - start)
+                cache[page, :held] = random.standard_normal((held, kv_heads, _DIMENSION))
+    query = random.standard_normal((sum(query_lengths), heads, _DIMENSION))
+    queries, keys, values = (torch.from_numpy(array).to(dtype) for array in (query, *caches))
+    return _Batch(page_size, heads, kv_heads, query_lengths, kv_lengths, queries, keys, values, torch.from_numpy(table))
+
+
+def _everything(query: int, position: int, queries: int, positions: int) -> bool:
+    return True
+
+
+def _causally(query: int, position: int, queries: int, positions: int) -> bool:
+    return position <= positions - queries + query
+
+
+def _agree(found: torch.Tensor, expected: _Array, tolerance: float = 1e-12) -> None:
+    np.testing.assert_allclose(found.double().numpy().reshape(expected.shape), expected, atol=tolerance)
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    """A device of its own for each test, as some stop it."""
+    fault.reset()
+    yield
+    fault.reset()
+
+
+@pytest.fixture
+def small() -> _Batch:
+    return _batch((3, 2), (20, 7))
+
+
+@pytest.mark.parametrize("page_size", _PAGE_SIZES)
+@pytest.mark.parametrize(("heads", "kv_heads"), _HEADS)
+def test_verifying_is_causal_from_the_last_position(page_size: int, heads: int, kv_heads: int) -> None:
+    batch = _batch((4, 4, 4), (5, 130, 64), page_size, heads, kv_heads)
+    found, sums = npu_fused_infer_attention_score(**batch.fused(actual_seq_lengths=np.array(batch.ends)))
+    _agree(found, batch.reference(_causally))
+    assert sums.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("page_size", _PAGE_SIZES)
+def test_a_draft_block_sees_everything(page_size: int) -> None:
+    batch = _batch((8, 8), (8, 140), page_size)
+    found, _ = npu_fused_infer_attention_score(**batch.fused(atten_mask=None, sparse_mode=0))
+    _agree(found, batch.reference(_everything))
+
+
+@pytest.mark.parametrize("page_size", _PAGE_SIZES)
+@pytest.mark.parametrize(("heads", "kv_heads"), _HEADS)
+def test_extending_agrees_in_both_operators(page_size: int, heads: int, kv_heads: int) -> None:
+    batch = _batch((6, 1, 17), (6, 40, 33), page_size, heads, kv_heads)
+    lengths = torch.tensor(batch.kv_lengths, dtype=torch.int32)
+    found, _ = npu_fused_infer_attention_score(**batch.fused(actual_seq_lengths_kv=lengths))
+    _agree(found, batch.reference(_causally))
+    arguments = batch.qlens()
+    _npu_flash_attention_qlens(**arguments)
+    _agree(arguments["out"], batch.reference(_causally))
+
+
+@pytest.mark.parametrize("page_size", _PAGE_SIZES)
+@pytest.mark.parametrize(("heads", "kv_heads"), _HEADS)
+def test_decoding_agrees_in_all_operators_and_layouts(page_size: int, heads: int, kv_heads: int) -> None:
+    batch = _batch((1, 1, 1), (1, 128, 77), page_size, heads, kv_heads)
+    expected = batch.reference(_everything)
+    by_head = batch.query.unsqueeze(1)
+    _agree(npu_fused_infer_attention_score(**batch.padded())[0], expected)
+    _agree(npu_fused_infer_attention_score(**batch.padded(query=by_head, input_layout="BSND"))[0], expected)
+    heads_first = {name: getattr(batch, name).transpose(1, 2).contiguous() for name in ("key", "value")}
+    arguments = batch.padded(query=by_head.transpose(1, 2), input_layout="BNSD", **heads_first)
+    _agree(npu_fused_infer_attention_score(**arguments)[0].transpose(1, 2), expected)
+    single = batch.single()
+    assert _npu_paged_attention(**single) is single["out"]
+    _agree(single["out"], expected)
+
+
+def test_the_out_overload_writes_into_what_it_is_given() -> None:
+    batch = _batch((1, 1), (9, 30))
+    arguments = batch.padded()
+    workspace = _npu_fused_infer_attention_score_get_max_workspace(**arguments)
+    out = [torch.empty_like(arguments["query"]), torch.empty(1, dtype=torch.float64)]
+    npu_fused_infer_attention_score.out(**arguments, workspace=workspace, out=out)
+    _agree(out[0], batch.reference(_everything))
+    with pytest.raises(RuntimeError, match="attention_out is of shape"):
+        npu_fused_infer_attention_score.out(**arguments, out=[torch.empty(3), out[1]])
+
+
+def test_the_second_version_takes_one_request_at_a_time() -> None:
+    batch = _batch((5,), (21,))
+    query, key, value = batch.merged()
+    found, _ = npu_fused_infer_attention_score_v2.default(
+        query[None],
+        key,
+        value,
+        **batch.paged(),
+        num_query_heads=4,
+        num_key_value_heads=2,
+        input_layout="BSND",
+        actual_seq_qlen=[5],
+        actual_seq_kvlen=[21],
+        atten_mask=_CAUSAL[None].to(torch.int8),
+        sparse_mode=3,
+        softmax_scale=_SCALE,
+    )
+    _agree(found, batch.reference(_causally))
+
+
+@pytest.mark.parametrize(("sinks", "window"), [(None, 4), ([0.5, -1.0, 2.0, 0.0], 4), ([0.5, -1.0, 2.0, 0.0], 100)])
+def test_windows_and_sinks(sinks: list[float] | None, window: int) -> None:
+    batch = _batch((3, 1), (20, 9))
+    query, key, value = batch.merged()
+    found, _ = npu_fused_infer_attention_score_v2(
+        query,
+        key,
+        value,
+        **batch.paged(),
+        num_query_heads=4,
+        num_key_value_heads=2,
+        input_layout="TND",
+        actual_seq_qlen=batch.ends,
+        actual_seq_kvlen=batch.kv_lengths,
+        atten_mask=_CAUSAL,
+        sparse_mode=4,
+        pre_tokens=window,
+        next_tokens=0,
+        softmax_scale=_SCALE,
+        learnable_sink=None if sinks is None else torch.tensor(sinks),
+    )
+
+    def within(query: int, position: int, queries: int, positions: int) -> bool:
+        own = positions - queries + query
+        return own - window <= position <= own
+
+    _agree(found, batch.reference(within, sinks))
+
+
+def test_left_up_causality_counts_from_the_first_position() -> None:
+    batch = _batch((3, 2), (20, 7))
+    found, _ = npu_fused_infer_attention_score(**batch.fused(sparse_mode=2))
+    _agree(found, batch.reference(lambda query, position, queries, positions: position <= query))
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4])
+def test_a_whole_mask_hides_positions_of_its_request(axes: int) -> None:
+    batch = _batch((1, 1), (9, 30))
+    mask = torch.zeros(2, batch.table.shape[1] * 16, dtype=torch.bool)
+    mask[0, :3] = mask[1, 10:] = True
+    shaped = mask.view(2, *(1,) * (axes - 2), -1)
+    found, _ = npu_fused_infer_attention_score(**batch.padded(atten_mask=shaped))
+
+    def not_hidden(query: int, position: int, queries: int, positions: int) -> bool:
+        return position >= 3 if positions == 9 else position < 10
+
+    _agree(found, batch.reference(not_hidden))
+
+
+def test_rope_parts_are_further_dimensions_of_one_latent_head() -> None:
+    whole = _batch((2, 2), (18, 5), heads=4, kv_heads=1)
+    rope = _batch((2, 2), (18, 5), heads=4, kv_heads=1)
+    ropes = rope.query * 2, rope.key * 3
+    heads_first = {"key": whole.key.transpose(1, 2), "value": whole.key.transpose(1, 2)}
+    found, _ = npu_fused_infer_attention_score(
+        **whole.fused(**heads_first, query_rope=ropes[0], key_rope=ropes[1].transpose(1, 2))
+    )
+    # The rope parts equal the others, times 2 and times 3, so a score is 1 + 2 * 3 times that of the others.
+    alike = whole._replace(query=whole.query * 7, value=whole.key)
+    _agree(found, alike.reference(_causally))
+
+
+def test_shorter_requests_of_a_padded_batch_leave_zeros() -> None:
+    batch = _batch((3, 3), (20, 7))
+    found, _ = npu_fused_infer_attention_score(**batch.padded(actual_seq_lengths=[3, 1], actual_seq_lengths_kv=[20, 7]))
+    _agree(found[0], batch.reference(_everything)[:3])
+    _agree(found[1, :1], batch.reference(_everything)[3:4])
+    assert not found[1, 1:].any()
+
+
+def test_no_positions_give_zeros() -> None:
+    batch = _batch((1, 4), (0, 2))
+    found, _ = npu_fused_infer_attention_score(**batch.fused())
+    _agree(found, batch.reference(_causally))
+    assert not found[:3].any()  # also two queries before the first position
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
+def test_results_have_the_type_of_queries(dtype: torch.dtype, tolerance: float) -> None:
+    batch = _batch((4, 4), (30, 9), dtype=dtype)
+    found, _ = npu_fused_infer_attention_score(**batch.fused())
+    assert found.dtype == dtype
+    _agree(found, batch.reference(_causally), tolerance)
+
+
+_WIDE = torch.zeros(2, 16, 2 * 64, dtype=torch.float32)
+_FUSED_REFUSALS: list[tuple[str, dict[str, Any]]] = [
+    ("input_layout is SBH", {"input_layout": "SBH"}),
+    ("sparse_mode is 5", {"sparse_mode": 5}),
+    ("atten_mask is None", {"atten_mask": None}),
+    ("atten_mask is of shape", {"atten_mask": _CAUSAL[:128, :128]}),
+    ("atten_mask is torch.float32", {"atten_mask": _CAUSAL.float()}),
+    ("atten_mask is of shape", {"sparse_mode": 0}),
+    ("pre_tokens is -5", {"sparse_mode": 4, "pre_tokens": -5, "next_tokens": 0}),
+    ("actual_seq_lengths is None", {"actual_seq_lengths": None}),
+    (r"actual_seq_lengths is \[3, 2\]", {"actual_seq_lengths": [3, 2]}),
+    (r"actual_seq_lengths is \[3, 4\]", {"actual_seq_lengths": [3, 4]}),
+    (r"actual_seq_lengths is \[-1, 5\]", {"actual_seq_lengths": [-1, 5]}),
+    ("actual_seq_lengths_kv is None", {"actual_seq_lengths_kv": None}),
+    (r"actual_seq_lengths_kv is \[20\]", {"actual_seq_lengths_kv": [20]}),
+    (r"actual_seq_lengths_kv is \[20, -1\]", {"actual_seq_lengths_kv": [20, -1]}),
+    (r"block_table is of shape \[1, 2\]", {"block_table": torch.zeros(1, 2, dtype=torch.int32)}),
+    (r"block_table is of shape \[2\]", {"block_table": torch.zeros(2, dtype=torch.int32)}),
+    ("block_table is torch.int64", {"block_table": torch.zeros(2, 2, dtype=torch.int64)}),
+    ("block_size is 0", {"block_size": 0}),
+    ("block_size is 24", {"block_size": 24}),
+    ("block_size is 1024", {"block_size": 1024}),
+    ("key is of shape", {"block_size": 32}),
+    ("num_heads is 0", {"num_heads": 0}),
+    ("num_key_value_heads is 3", {"num_key_value_heads": 3}),
+    ("num_heads is 128", {"num_heads": 128, "num_key_value_heads": 1}),
+    ("num_key_value_heads is -1", {"num_key_value_heads": -1}),
+    ("query is of head dimension 64", {"num_key_value_heads": 1}),
+    ("query is of shape", {"num_heads": 8}),
+    ("query is of shape", {"query": torch.zeros(5, 256, dtype=torch.float64)}),
+    ("query is of shape", {"query": torch.zeros(0, 4, 64, dtype=torch.float64)}),
+    ("key is torch.float32", {"key": _WIDE}),
+    ("value is of shape", {"value": _WIDE.double()}),
+    ("key_rope is None", {"query_rope": torch.zeros(5, 4, 64, dtype=torch.float64)}),
+    ("query_rope is None", {"key_rope": _WIDE.double()}),
+]
+
+
+@pytest.mark.parametrize(("text", "change"), _FUSED_REFUSALS)
+def test_fused_attention_refuses_by_name(small: _Batch, text: str, change: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeError, match=f"npu_fused_infer_attention_score: {text}") as refusal:
+        npu_fused_infer_attention_score(**small.fused(**change))
+    assert type(refusal.value) is RuntimeError
+    npu_fused_infer_attention_score(**small.fused())
+
+
+def test_packed_queries_have_known_head_dimensions() -> None:
+    narrow = {"query": torch.zeros(1, 1, 48), "key": torch.zeros(1, 16, 48), "value": torch.zeros(1, 16, 48)}
+    with pytest.raises(RuntimeError, match=r"query is of shape \[1, 1, 48\]: in TND, D must be one of"):
+        npu_fused_infer_attention_score(
+            **narrow,
+            input_layout="TND",
+            block_size=16,
+            block_table=torch.zeros(1, 1, dtype=torch.int32),
+            actual_seq_lengths=[1],
+            actual_seq_lengths_kv=[1],
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        (r"actual_seq_lengths is \[4, 4\]", {"actual_seq_lengths": [4]}),
+        (r"actual_seq_lengths_kv is \[\]", {"actual_seq_lengths_kv": []}),
+        ("query is of shape", {"num_heads": 5, "num_key_value_heads": 1}),
+        ("atten_mask is of shape", {"atten_mask": torch.zeros(2, 3, 20, dtype=torch.bool)}),
+        ("atten_mask is of shape", {"atten_mask": torch.zeros(3, 3, 64, dtype=torch.bool)}),
+        ("atten_mask is of shape", {"atten_mask": torch.zeros(64, dtype=torch.bool)}),
+        ("key is of shape", {"key": torch.zeros(9, 2, 16, 64, dtype=torch.float64)}),
+        ("key is of shape", {"key": torch.zeros(1, 16, 65540, dtype=torch.float64), "num_key_value_heads": 4}),
+    ],
+)
+def test_padded_layouts_refuse_by_name(text: str, change: dict[str, Any]) -> None:
+    batch = _batch((3, 3), (20, 7))
+    with pytest.raises(RuntimeError, match=text):
+        npu_fused_infer_attention_score(**batch.padded(**change))
+
+
+def test_a_single_length_is_every_group_s_and_further_ones_are_not_used() -> None:
+    batch = _batch((1, 1), (9, 9))
+    for lengths in ([9], [9, 9, 500]):
+        found, _ = npu_fused_infer_attention_score(**batch.padded(actual_seq_lengths_kv=lengths))
+        _agree(found, batch.reference(_everything))
+
+
+_NOT_EMULATED: list[tuple[str, dict[str, Any]]] = [
+    ("block_table = None", {"block_table": None}),
+    ("sparse_mode = 1", {"sparse_mode": 1}),
+    ("input_layout = TND_NTD", {"input_layout": "TND_NTD"}),
+    ("softmax_lse_flag = True", {"softmax_lse_flag": True}),
+    ("antiquant_mode = 1", {"antiquant_mode": 1}),
+    ("antiquant_scale = ", {"antiquant_scale": torch.zeros(2)}),
+    ("atten_mask = one that is not causal", {"atten_mask": torch.zeros(2048, 2048, dtype=torch.bool)}),
+    ("query = torch.int8", {"query": torch.zeros(5, 4, 64, dtype=torch.int8)}),
+    ("key = a cache in the layout NZ", {"key": torch.zeros(9, 2, 4, 16, 16, dtype=torch.float64)}),
+]
+
+
+@pytest.mark.parametrize(("text", "change"), _NOT_EMULATED)
+def test_what_is_not_emulated_is_named(small: _Batch, text: str, change: dict[str, Any]) -> None:
+    with pytest.raises(NotImplementedError, match=text):
+        npu_fused_infer_attention_score(**small.fused(**change))
+
+
+def test_a_narrowed_whole_mask_is_not_emulated() -> None:
+    batch = _batch((3, 3), (20, 7))
+    whole = torch.zeros(1, 3, 64, dtype=torch.bool)
+    for name in ("pre_tokens", "next_tokens"):
+        with pytest.raises(NotImplementedError, match=f"{name} = 4"):
+            npu_fused_infer_attention_score(**batch.padded(atten_mask=whole, **{name: 4}))
+
+
+def test_unknown_arguments_are_refused(small: _Batch) -> None:
+    with pytest.raises(TypeError, match="there is no argument number_of_heads"):
+        npu_fused_infer_attention_score(**small.fused(number_of_heads=4))
+
+
+def test_a_sink_is_one_per_head() -> None:
+    batch = _batch((1,), (9,))
+    query, key, value = batch.merged()
+    with pytest.raises(RuntimeError, match=r"learnable_sink is of shape \[2\]"):
+        npu_fused_infer_attention_score_v2(
+            query[None],
+            key,
+            value,
+            **batch.paged(),
+            num_query_heads=4,
+            num_key_value_heads=2,
+            input_layout="BSND",
+            actual_seq_kvlen=[9],
+            learnable_sink=torch.zeros(2),
+        )
+
+
+_PAGED_REFUSALS: list[tuple[str, dict[str, Any]]] = [
+    (r"context_lens is \[20\]", {"context_lens": [20]}),
+    (r"context_lens is \[20, -7\]", {"context_lens": [20, -7]}),
+    (r"seq_len is \[3, 3\]", {"seq_len": [3, 3]}),
+    ("num_kv_heads is 3", {"num_kv_heads": 3}),
+    ("key_cache is of shape", {"num_kv_heads": 1}),
+    ("key_cache is of shape", {"key_cache": torch.zeros(9, 24, 2, 64, dtype=torch.float64)}),
+    ("key_cache is of shape", {"key_cache": torch.zeros(9, 256, 2, 64, dtype=torch.float64)}),
+    ("key_cache is of shape", {"key_cache": torch.zeros(9, 16, 2, 512, dtype=torch.float64)}),
+    ("value_cache is of shape", {"value_cache": torch.zeros(1, 16, 2, 64, dtype=torch.float64)}),
+    ("value_cache is torch.float32", {"value_cache": torch.zeros(1, 16, 2, 64)}),
+    ("query is of shape", {"query": torch.zeros(5, 4, 128, dtype=torch.float64)}),
+    ("out is of shape", {"out": torch.zeros(5, 64, dtype=torch.float64)}),
+    ("mask is of shape", {"mask": torch.zeros(4, 8)}),
+    ("block_table is of shape", {"block_table": torch.zeros(3, 2, dtype=torch.int32)}),
+]
+
+
+@pytest.mark.parametrize(("text", "change"), _PAGED_REFUSALS)
+def test_paged_attention_refuses_by_name(small: _Batch, text: str, change: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeError, match=f"_npu_flash_attention_qlens: {text}"):
+        _npu_flash_attention_qlens(**small.qlens(**change))
+
+
+def test_another_mask_is_not_emulated_for_extending(small: _Batch) -> None:
+    with pytest.raises(NotImplementedError, match="mask = one that is not causal"):
+        _npu_flash_attention_qlens(**small.qlens(mask=torch.zeros(128, 128)))
+
+
+class _Events:
+    """Remembers what was announced."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        self.heard.append(event)
+
+
+def test_reads_are_announced_with_their_numbers(small: _Batch) -> None:
+    events = _Events()
+    with listening(events):
+        npu_fused_infer_attention_score(**small.fused())
+        _npu_flash_attention_qlens(**small.qlens())
+    assert [event.operator for event in events.heard] == ["npu_fused_infer_attention_score"] * 2 + [
+        "_npu_flash_attention_qlens"
+    ] * 2
+    assert [event.cache for event in events.heard] == [small.key.data_ptr(), small.value.data_ptr()] * 2
+    for event in events.heard:
+        assert isinstance(event, AttentionRead)
+        assert (event.page_size, event.pages) == (16, len(small.key))
+        assert (event.kv_lengths, event.query_lengths) == ((20, 7), (3, 2))
+        np.testing.assert_array_equal(event.block_table, small.table.numpy())
+        assert event.block_table.dtype == np.int64
+
+
+def test_decoding_announces_single_queries() -> None:
+    batch, events = _batch((1, 1), (9, 30)), _Events()
+    with listening(events):
+        _npu_paged_attention(**batch.single())
+        npu_fused_infer_attention_score(**batch.padded())
+    assert [event.query_lengths for event in events.heard if isinstance(event, AttentionRead)] == [(1, 1)] * 4
+
+
+def test_a_listener_hears_of_a_fault_first_and_can_stop_the_operator(small: _Batch) -> None:
+    def stop(event: Event) -> None:
+        raise LookupError(event.operator)
+
+    narrow = small.table[:, :1]
+    out = torch.zeros_like(small.query.flatten(1))
+    with listening(stop):
+        with pytest.raises(LookupError):
+            _npu_flash_attention_qlens(**small.qlens(block_table=narrow, out=out))
+        with pytest.raises(LookupError):
+            npu_fused_infer_attention_score(**small.fused(block_table=narrow))
+    assert not out.any()
+    npu_fused_infer_attention_score(**small.fused())  # the device has not stopped
+
+
+@pytest.fixture
+def cache() -> torch.Tensor:
+    return torch.zeros(4, 16, 2, 8)
+
+
+def _tokens(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    key = torch.arange(1.0, count * 16 + 1).view(count, 2, 8)
+    return key, -key
+
+
+_SLOTS = torch.tensor([17, 3, 63], dtype=torch.int32)
+
+
+def _reshape(key: Any, value: Any, caches: tuple[Any, Any], slots: Any) -> None:
+    _npu_reshape_and_cache(key=key, value=value, key_cache=caches[0], value_cache=caches[1], slot_indices=slots)
+
+
+def _scatter_pages(key: Any, value: Any, caches: tuple[Any, Any], slots: Any) -> None:
+    npu_scatter_pa_kv_cache(key, value, *caches, slots, cache_mode="Norm")
+
+
+def _scatter_each(key: Any, value: Any, caches: tuple[Any, Any], slots: Any) -> None:
+    for rows, cache in zip((key, value), caches, strict=True):
+        assert npu_scatter_nd_update_(cache.view(-1, 2, 8), slots.view(-1, 1), rows) is not None
+
+
+def _scatter_each_with_a_page_axis(key: Any, value: Any, caches: tuple[Any, Any], slots: Any) -> None:
+    for rows, cache in zip((key, value), caches, strict=True):
+        npu_scatter_nd_update_(cache.view(-1, 1, 2, 8), slots.view(-1, 1), rows.unsqueeze(1))
+
+
+_WRITERS = (_reshape, _scatter_pages, _scatter_each, _scatter_each_with_a_page_axis)
+
+
+@pytest.mark.parametrize("write", _WRITERS)
+def test_writes_go_to_their_slots_and_are_announced_before(write: Callable[..., None], cache: torch.Tensor) -> None:
+    (key, value), other = _tokens(3), torch.zeros_like(cache)
+    heard: list[tuple[int, list[int], bool]] = []
+
+    def listen(event: Event) -> None:
+        assert isinstance(event, CacheWrite)
+        written = cache if event.cache == cache.data_ptr() else other
+        heard.append((event.cache, event.slots.tolist(), bool(written.any())))
+
+    with listening(listen):
+        write(key, value, (cache, other), _SLOTS)
+    assert heard == [(cache.data_ptr(), [17, 3, 63], False), (other.data_ptr(), [17, 3, 63], False)]
+    for slot, row in zip(_SLOTS.tolist(), range(3), strict=True):
+        assert torch.equal(cache[slot // 16, slot % 16], key[row])
+        assert torch.equal(other[slot // 16, slot % 16], value[row])
+    assert int((cache.view(64, -1) != 0).any(1).sum()) == 3
+
+
+@pytest.mark.parametrize("write", _WRITERS)
+@pytest.mark.parametrize("slot", [-1, 64])
+def test_a_slot_outside_the_cache_stops_the_device(write: Callable[..., None], slot: int, cache: torch.Tensor) -> None:
+    key, value = _tokens(3)
+    with pytest.raises(DeviceFault, match=f"has {slot}, but there are 64 places"):
+        write(key, value, (cache, torch.zeros_like(cache)), torch.tensor([1, slot, 2]))
+    assert not cache.any()
+
+
+@pytest.mark.parametrize("write", _WRITERS)
+def test_writes_refuse_by_name(write: Callable[..., None], cache: torch.Tensor) -> None:
+    (key, value), caches = _tokens(3), (cache, torch.zeros_like(cache))
+    with pytest.raises(RuntimeError, match=r"(indices|slot_\w+) is torch.float32: it must be int32 or int64"):
+        write(key, value, caches, _SLOTS.float())
+    with pytest.raises(RuntimeError, match=r"(updates|key) is torch.float64"):
+        write(key.double(), value.double(), caches, _SLOTS)
+    with pytest.raises(RuntimeError, match=r"(updates|key) is of shape"):
+        write(key, value, caches, _SLOTS[:2])
+
+
+def test_writers_refuse_what_only_they_are_told(cache: torch.Tensor) -> None:
+    key, value = _tokens(3)
+    with pytest.raises(RuntimeError, match=r"slot_indices is of shape \[3, 1\]"):
+        _reshape(key, value, (cache, cache), _SLOTS.view(-1, 1))
+    with pytest.raises(RuntimeError, match="key_cache is of shape"):
+        _reshape(key, value, (cache.flatten(2), cache), _SLOTS)
+    with pytest.raises(RuntimeError, match=r"indices is of shape \[3\]"):
+        npu_scatter_nd_update_(cache.view(-1, 2, 8), _SLOTS, key)
+    with pytest.raises(NotImplementedError, match="cache_mode = PA_NZ"):
+        npu_scatter_pa_kv_cache(key, value, cache, cache, _SLOTS)
+    with pytest.raises(NotImplementedError, match="seq_lens = "):
+        npu_scatter_pa_kv_cache(key, value, cache, cache, _SLOTS, cache_mode="Norm", seq_lens=_SLOTS)
+
+
+def test_scattering_to_what_is_no_cache_is_not_announced() -> None:
+    events, table = _Events(), torch.zeros(3, 4, dtype=torch.int64)
+    with listening(events):
+        npu_scatter_nd_update_(table, torch.tensor([[0, 1], [2, 3]]), torch.tensor([5, 6]))
+    assert table.tolist() == [[0, 5, 0, 0], [0, 0, 0, 0], [0, 0, 0, 6]]
+    assert events.heard == []
+
+
+@pytest.mark.parametrize("page", [-1, 1000])
+def test_a_page_outside_the_cache_stops_the_device(small: _Batch, page: int) -> None:
+    table = small.table.clone()
+    table[1, 0] = page
+    with pytest.raises(DeviceFault, match=rf"507015, aicore exception.*block_table\[1\] has page {page}"):
+        npu_fused_infer_attention_score(**small.fused(block_table=table))
+
+
+def test_pages_beyond_a_length_are_not_looked_at(small: _Batch) -> None:
+    table = small.table.clone()
+    table[1, 1:] = 1000
+    found, _ = npu_fused_infer_attention_score(**small.fused(block_table=table))
+    _agree(found, small.reference(_causally))
+
+
+def test_a_table_that_is_too_narrow_stops_the_device_for_good(small: _Batch, cache: torch.Tensor) -> None:
+    narrow = r"actual_seq_lengths_kv\[0\] is 20, but block_table has 1 columns of 16 positions"
+    with pytest.raises(DeviceFault, match=narrow):
+        npu_fused_infer_attention_score(**small.fused(block_table=small.table[:, :1]))
+    unusable = "context is unusable since an aicore exception in npu_fused_infer_attention_score: "
+    later: list[Callable[[], Any]] = [
+        lambda: npu_fused_infer_attention_score(**small.fused()),
+        lambda: npu_fused_infer_attention_score.out(**small.fused(), out=[]),
+        lambda: npu_fused_infer_attention_score.default(**small.fused()),
+        lambda: _npu_flash_attention_qlens(**small.qlens()),
+        lambda: _npu_fused_infer_attention_score_get_max_workspace(),
+        lambda: _reshape(*_tokens(3), (cache, cache), _SLOTS),
+        lambda: npu_scatter_nd_update_(cache, _SLOTS, cache),
+    ]
+    for call in later:
+        with pytest.raises(DeviceFault, match=unusable):
+            call()
+    fault.reset()
+    npu_fused_infer_attention_score(**small.fused())
+
+
+def test_an_exact_table_is_wide_enough() -> None:
+    batch = _batch((1,), (32,))
+    found, _ = npu_fused_infer_attention_score(**batch.padded(block_table=batch.table[:, :2]))
+    _agree(found, batch.reference(_everything))
+    with pytest.raises(DeviceFault, match=r"context_lens\[0\] is 33"):
+        _npu_paged_attention(**batch.single(context_lens=[33], block_table=batch.table[:, :2]))
+
+
+_OBSERVE_INSTALLED = """
+import json
+import torch
+from harness.npu import install
+
+install()
+import torch_npu
+
+names = [
+    "npu_fused_infer_attention_score",
+    "npu_fused_infer_attention_score_v2",
+    "_npu_fused_infer_attention_score_get_max_workspace",
+    "_npu_flash_attention_qlens",
+    "_npu_paged_attention",
+    "_npu_reshape_and_cache",
+    "npu_scatter_pa_kv_cache",
+    "npu_scatter_nd_update_",
+]
+seen = {name: getattr(torch_npu, name) is getattr(torch.ops.npu, name).default for name in names}
+cache = torch.zeros(32, 1, 64, device="npu")
+slots = torch.arange(20, device="npu").view(-1, 1)
+with torch.device("npu"):
+    torch_npu.npu_scatter_nd_update_(cache, slots, torch.ones(20, 1, 64))
+    output, _ = torch.ops.npu.npu_fused_infer_attention_score(
+        torch.ones(2, 2, 64), cache.view(2, 16, 64), cache.view(2, 16, 64), num_heads=2, num_key_value_heads=1,
+        input_layout="TND", block_size=16, block_table=torch.tensor([[0, 1]], dtype=torch.int32),
+        actual_seq_lengths=[2], actual_seq_lengths_kv=[20], sparse_mode=3,
+        atten_mask=torch.ones(2048, 2048, dtype=torch.bool).triu(1),
+    )
+seen["ones"] = bool(torch.allclose(output, torch.ones(2, 2, 64)))
+print(json.dumps(seen))
+"""
+
+
+def test_sglang_reaches_them_as_attributes_of_torch_npu_and_of_torch_ops() -> None:
+    command = [sys.executable, "-c", _OBSERVE_INSTALLED]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=_ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert len(seen) == 9
+    assert all(seen.values()), seen
