@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+from packaging.version import Version
 
 from harness.campaign.tally import Tally
 from harness.campaign.trial import Trial
@@ -57,7 +58,7 @@ def wrong_in(release: str, cases: dict[str, Case]) -> set[str]:
 
 
 def main(scan_file: Path, folder: Path = FOLDER) -> None:
-    """Add what is new, and bring every case up to date."""
+    """Add what is new, and bring every case up to date; releases that were not scanned stay as they were noted."""
     scan = json.loads(scan_file.read_text())
     for name in add_new(scan, folder):
         print(f"new: {name}")
@@ -65,7 +66,8 @@ def main(scan_file: Path, folder: Path = FOLDER) -> None:
     releases = [run["subject"]["release"] for run in scan["runs"]]
     wrong = {release: wrong_in(release, cases) for release in releases}
     for name, case in cases.items():
-        now = tuple(release for release in releases if name in wrong[release])
+        others = [release for release in case.wrong_in if release not in releases]
+        now = tuple(sorted((*others, *(release for release in releases if name in wrong[release])), key=Version))
         if now != case.wrong_in:
             print(f"{name}: wrong in {', '.join(now) or 'none'}, was {', '.join(case.wrong_in) or 'none'}")
             write_case(folder / f"{name}.json", msgspec.structs.replace(case, wrong_in=now))

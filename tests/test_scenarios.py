@@ -141,7 +141,7 @@ def test_every_choice_of_an_axis_is_drawn(cell: Cell) -> None:
 
 def test_every_step_that_gets_metadata_is_drawn() -> None:
     """A draft decode of blocks up to 5 has metadata for three steps."""
-    found = drawn(Cell(("EAGLE",), "draft_decode", "eager", "mha"), 60)
+    found = drawn(Cell(("EAGLE",), "draft_decode", "eager", "mha"), 150)
 
     assert {(3, 0), (4, 0), (4, 1), (5, 0), (5, 1), (5, 2)} == {(one.draft_tokens, one.step) for one in found}
 

@@ -58,6 +58,9 @@ def describe(scenario: Scenario) -> list[str]:
         f"{scenario.draft_tokens} draft tokens, page size {pool.page_size}, context {pool.context_length}, "
         f"host lengths {scenario.host_view} as {scenario.host_dtype}"
     ]
+    if scenario.attention is not None:
+        heads = f"{scenario.attention.query_heads} query heads on {scenario.attention.kv_heads} KV heads"
+        lines.append(f"attention runs: {heads}, ASCEND_USE_FIA={int(scenario.attention.fia)}")
     if scenario.buckets:
         lines.append(f"captured batch sizes: {', '.join(map(str, scenario.buckets))}")
     for number, batch in enumerate(scenario.rounds):
@@ -81,6 +84,10 @@ def _seen(observation: Observation) -> dict[str, str]:
         for name, array in seen.fields.items():
             text = str(array.values.tolist())
             rows[prefix + name] = text if len(text) <= 60 else f"{text[:60]}… {list(array.shape)}"
+        if seen.output is not None:
+            rows[f"{prefix}output"] = f"float32 of shape {list(seen.output.shape)}"
+        for number_of_access, access in enumerate(seen.accesses):
+            rows[f"{prefix}bad access {number_of_access}"] = access.sentence
         for changed in seen.changed:
             rows[f"{prefix}{changed.name} written"] = f"{list(changed.before)} → {list(changed.after)}"
     return rows

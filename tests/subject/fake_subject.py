@@ -37,7 +37,7 @@ class Start(Enum):
 
 
 class Misdeed(Enum):
-    """What a worker does instead of answering; all but `PRINTS` and `SHORT` cost an observation."""
+    """What a worker does instead of answering; all but `PRINTS`, `SHORT` and `LAST` cost an observation."""
 
     KILLED = "is killed"
     EXITS = "exits with status 7"
@@ -45,6 +45,7 @@ class Misdeed(Enum):
     HANGS = "hangs"
     PRINTS = "prints on stdout"
     SHORT = "answers one too few"
+    LAST = "answers, and has lost its device"
     KILLS_TEMPLATE = "kills its template"
     STOPS_TEMPLATE = "stops its template"
     CUTS_FRAME = "cuts a frame"
@@ -94,7 +95,9 @@ class Driver:
     def observe(self, message: Observe) -> Observed:
         """What `tests.ideal` observes, unless a scenario asks for something else."""
         answers = tuple(answer(one) for one in message.scenarios)
-        return Observed(answers[1:] if scenario(Misdeed.SHORT) in message.scenarios else answers)
+        if scenario(Misdeed.SHORT) in message.scenarios:
+            answers = answers[1:]
+        return Observed(answers, last=scenario(Misdeed.LAST) in message.scenarios)
 
 
 def answer(one: Scenario) -> Observation:

@@ -166,6 +166,16 @@ def test_a_fresh_worker_answers_after_a_hang(served: Served) -> None:
     assert accepted(served.observe(HONEST))
 
 
+def test_a_worker_that_has_lost_its_device_answers_and_is_replaced(served: Served) -> None:
+    worker = served.ask(Question.WORKER)
+    answer = served.observe(scenario(Misdeed.LAST))
+
+    assert answer.fault is None
+    assert len(answer.observations) == 1
+    assert ends(worker)
+    assert accepted(served.observe(HONEST))
+
+
 def test_a_worker_that_closes_its_connection_and_stays_is_a_crash(own: Served) -> None:
     fault = own.observe(scenario(Misdeed.HANGS_UP), limit=1.0, patience=1.0).fault
     assert fault is not None

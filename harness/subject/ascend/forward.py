@@ -59,8 +59,11 @@ class Forward:
         return Floats.of(output.float().cpu().numpy().reshape(rows.shape))
 
     def _watch(self, event: Event) -> None:
+        """Note what is wrong with an access once, although keys and values are two caches with the same slots."""
         for violation in self.shadow.check(event):
-            self.accesses.append(BadAccess(violation.kind, violation.sentence(), violation.consequence))
+            access = BadAccess(violation.kind, violation.sentence(), violation.consequence)
+            if access not in self.accesses:
+                self.accesses.append(access)
 
     def _write(self, scenario: MetadataScenario, own: np.ndarray) -> None:
         pool = self.pools.kv_pool
