@@ -154,7 +154,7 @@ def _table(title: str, items: Sequence[Item]) -> Table:
 def _plan(groups: Sequence[str], profile: str, seed: int | None, device: str, fresh: bool) -> Plan:
     checks_of(groups)
     _require_device(device)
-    pinned = () if fresh else tuple(case.scenario for case in pinned_cases().values())
+    pinned = () if fresh else tuple(pinned_cases().values())
     return Plan(tuple(groups), profile_named(profile), seed, device, pinned)
 
 

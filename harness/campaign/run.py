@@ -16,11 +16,12 @@ from harness.campaign.trial import Trial
 from harness.checks.check import Check
 from harness.checks.finding import Finding
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
-from harness.checks.registry import checks_of
+from harness.checks.registry import CHECKS, checks_of
 from harness.errors import CannotJudge, Exit
-from harness.scenario import GateScenario, MetadataScenario, Scenario
+from harness.scenario import GateScenario, MetadataScenario
 from harness.scenario.attention import attention_cells, attention_scenarios
 from harness.scenario.capability import missing
+from harness.scenario.case import Case
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
 from harness.subject.frames import SubjectInfo
@@ -54,14 +55,15 @@ class Run(msgspec.Struct, frozen=True):
 class Plan(NamedTuple):
     """What to run: the check groups (all where empty), the profile, the seed and the device.
 
-    `pinned` scenarios are judged first: what they show need not be searched for and shrunk again.
+    `pinned` cases are judged first, by the checks of the group of their own check (by all, if they name none):
+    what they show need not be searched for and shrunk again.
     """
 
     groups: tuple[str, ...]
     profile: Profile
     seed: int | None
     device: str = "emulated"
-    pinned: tuple[Scenario, ...] = ()
+    pinned: tuple[Case, ...] = ()
 
 
 def no_subject(source: Source, plan: Plan, why: str) -> Run:
@@ -94,9 +96,11 @@ def run(source: Source, plan: Plan, progress: Progress = lambda stage, done, tot
 def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tally: Tally, progress: Progress) -> None:
     trial = Trial(supervisor.observe, checks, tally)
     groups = {check.group for check in checks}
-    for scenario in plan.pinned:
-        if not missing(scenario, supervisor.info.capabilities):
-            for finding in trial.judge(scenario):
+    for case in plan.pinned:
+        if not missing(case.scenario, supervisor.info.capabilities):
+            group = CHECKS[case.check].group if case.check in CHECKS else ""
+            own = [check for check in checks if group in ("", check.group)]
+            for finding in Trial(supervisor.observe, own, tally).judge(case.scenario):
                 tally.keep(finding)
     if "guard" in groups:
         for device in (*SUPPORTED, *UNSUPPORTED):

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from harness.checks.check import Check, MissingField
 from harness.checks.finding import NOT_RUN, Finding, Outcome, failed
+from harness.checks.inputs import error_free
 from harness.checks.noise import bound
 from harness.checks.rounds import builds, each_round
 from harness.checks.wording import finding, where
@@ -33,17 +34,6 @@ def _accesses(scenario: Scenario, observations: Sequence[Observation]) -> Outcom
             message = f"{first.sentence} [{where(scenario, number // scenario.builds)}]"
             return failed(finding("kv-access", "slots", first.kind, scenario, message, first.consequence))
     return outcome
-
-
-def _runs(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
-    assert isinstance(scenario, MetadataScenario)
-    for number, seen in enumerate(builds(scenario, observations[0])):
-        if seen.error:
-            kind = seen.error.split(":", 1)[0]
-            message = f"attention raised {seen.error} [{where(scenario, number // scenario.builds)}]"
-            meaning = "the server stops at this batch; after error 507015 its process has lost the device"
-            return failed(finding("attention-runs", "error", kind, scenario, message, meaning))
-    return failed()
 
 
 def _output(scenario: MetadataScenario, index: int, batch: tuple[Request, ...], seen: Seen) -> Finding | None:
@@ -130,7 +120,11 @@ CHECKS = (
         "outputs",
         "The operators take what the backend tells them, and nothing is raised.",
         _attends,
-        _runs,
+        error_free(
+            "attention-runs",
+            "attention",
+            "the server stops at this batch; after error 507015 its process has lost the device",
+        ),
     ),
     Check(
         "attention-output",

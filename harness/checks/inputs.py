@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from harness.checks.check import Check
+from harness.checks.check import Check, Judge
 from harness.checks.finding import NOT_RUN, Outcome, failed
 from harness.checks.rounds import builds, what_is_read
 from harness.checks.wording import finding, where
@@ -12,15 +12,19 @@ from harness.scenario import MetadataScenario, Scenario
 from harness.scenario.observation import Observation, Seen
 
 
-def _builds(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
-    assert isinstance(scenario, MetadataScenario)
-    for number, seen in enumerate(builds(scenario, observations[0])):
-        if seen.error:
-            kind = seen.error.split(":", 1)[0]
-            message = f"the backend raised {seen.error} [{where(scenario, number // scenario.builds)}]"
-            meaning = "the server stops at this batch"
-            return failed(finding("builds", "error", kind, scenario, message, meaning))
-    return failed()
+def error_free(check: str, what: str, meaning: str) -> Judge:
+    """A judge that fails with the first error of any build; `what` begins the message."""
+
+    def judged(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
+        assert isinstance(scenario, MetadataScenario)
+        for number, seen in enumerate(builds(scenario, observations[0])):
+            if seen.error:
+                kind = seen.error.split(":", 1)[0]
+                message = f"{what} raised {seen.error} [{where(scenario, number // scenario.builds)}]"
+                return failed(finding(check, "error", kind, scenario, message, meaning))
+        return failed()
+
+    return judged
 
 
 def _inputs_unchanged(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
@@ -89,7 +93,13 @@ def _twice(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
 
 
 CHECKS = (
-    Check("builds", "metadata", "Building metadata for a legal batch raises nothing.", _metadata, _builds),
+    Check(
+        "builds",
+        "metadata",
+        "Building metadata for a legal batch raises nothing.",
+        _metadata,
+        error_free("builds", "the backend", "the server stops at this batch"),
+    ),
     Check(
         "inputs-unchanged",
         "metadata",

@@ -15,6 +15,7 @@ from harness.checks.finding import Finding
 from harness.checks.registry import CHECKS
 from harness.errors import CannotJudge, Exit
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
+from harness.scenario.case import SCHEMA, Case
 from harness.scenario.observation import Fault, Observation
 from harness.scenario.strategies import Cell
 from harness.subject.frames import SubjectInfo
@@ -201,7 +202,7 @@ def test_the_subject_is_closed_after_a_run(use: Use) -> None:
 def test_pinned_scenarios_are_judged_first_and_not_shrunk(use: Use) -> None:
     pinned = MetadataScenario("DFLASH", "target_verify", ((Request(999), Request(5, row=2)),), draft_tokens=7)
     subject = use(planted.subject(planted.block_added_twice), cells=[])
-    done = run(SOURCE, METADATA._replace(pinned=(pinned,), profile=SMALL._replace(sweep_blocks=range(0))))
+    done = run(SOURCE, METADATA._replace(pinned=(Case(SCHEMA, pinned),), profile=SMALL._replace(sweep_blocks=range(0))))
     assert subject.asked[0] == pinned
     assert {finding.scenario for finding in done.findings} == {pinned}
 
@@ -213,7 +214,7 @@ def test_a_pinned_scenario_that_the_sglang_has_no_algorithm_for_is_left_out(use:
 
     pinned = MetadataScenario("DSPARK", "target_verify", ((Request(5),),), draft_tokens=4)
     use(observe)
-    done = run(SOURCE, METADATA._replace(pinned=(pinned,)))
+    done = run(SOURCE, METADATA._replace(pinned=(Case(SCHEMA, pinned, "kv-lengths"),)))
     assert [reason for reason in done.unknown.values() if "DSPARK" in reason] == []
 
 
