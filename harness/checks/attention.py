@@ -9,7 +9,7 @@ from harness.checks.check import Check, MissingField
 from harness.checks.finding import NOT_RUN, Finding, Outcome, failed
 from harness.checks.inputs import error_free
 from harness.checks.noise import bound
-from harness.checks.rounds import builds, each_round
+from harness.checks.rounds import builds, each_round, numbered_builds
 from harness.checks.wording import finding, where
 from harness.reference.attention import outputs
 from harness.reference.metadata import rows
@@ -26,12 +26,12 @@ def _accesses(scenario: Scenario, observations: Sequence[Observation]) -> Outcom
     """The sanitizer's word on every access of every round, those before a fault included."""
     assert isinstance(scenario, MetadataScenario)
     outcome = NOT_RUN
-    for number, seen in enumerate(builds(scenario, observations[0])):
+    for index, seen in numbered_builds(scenario, observations[0]):
         if not seen.error:
             outcome = failed()
         if seen.accesses:
             first = seen.accesses[0]
-            message = f"{first.sentence} [{where(scenario, number // scenario.builds)}]"
+            message = f"{first.sentence} [{where(scenario, index)}]"
             return failed(finding("kv-access", "slots", first.kind, scenario, message, first.consequence))
     return outcome
 
@@ -78,18 +78,17 @@ def _otherwise_filled(scenario: MetadataScenario) -> tuple[MetadataScenario, ...
 def _fill_does_not_matter(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     assert isinstance(scenario, MetadataScenario)
     (filled,) = _otherwise_filled(scenario)
-    pairs = zip(builds(scenario, observations[0]), builds(filled, observations[1]), strict=True)
+    pairs = zip(numbered_builds(scenario, observations[0]), builds(filled, observations[1]), strict=True)
     outcome = NOT_RUN
-    for index, (one, other) in enumerate(pairs):
+    for (index, one), other in pairs:
         if one.error or other.error:
             continue
         outcome = failed()
         differs = np.flatnonzero((_reported(one) != _reported(other)).any(axis=(1, 2)))
         if len(differs):
-            batch = scenario.rounds[index // scenario.builds]
-            request, query = _row(scenario, batch, int(differs[0]))
+            request, query = _row(scenario, scenario.rounds[index], int(differs[0]))
             message = f"output of request {request}, query {query} changes with what never-written slots hold"
-            message += f" [{where(scenario, index // scenario.builds, request)}]"
+            message += f" [{where(scenario, index, request)}]"
             meaning = "attention reads KV slots that nobody has written: acceptance falls, and no error says why"
             return failed(finding("poison-invariance", "output", "fill-matters", scenario, message, meaning))
     return outcome

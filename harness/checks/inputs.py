@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from harness.checks.check import Check, Judge
 from harness.checks.finding import NOT_RUN, Outcome, failed
-from harness.checks.rounds import builds, what_is_read
+from harness.checks.rounds import builds, numbered_builds, what_is_read
 from harness.checks.wording import finding, where
 from harness.scenario import MetadataScenario, Scenario
 from harness.scenario.observation import Observation, Seen
@@ -17,10 +17,10 @@ def error_free(check: str, what: str, meaning: str) -> Judge:
 
     def judged(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
         assert isinstance(scenario, MetadataScenario)
-        for number, seen in enumerate(builds(scenario, observations[0])):
+        for index, seen in numbered_builds(scenario, observations[0]):
             if seen.error:
                 kind = seen.error.split(":", 1)[0]
-                message = f"{what} raised {seen.error} [{where(scenario, number // scenario.builds)}]"
+                message = f"{what} raised {seen.error} [{where(scenario, index)}]"
                 return failed(finding(check, "error", kind, scenario, message, meaning))
         return failed()
 
@@ -30,16 +30,16 @@ def error_free(check: str, what: str, meaning: str) -> Judge:
 def _inputs_unchanged(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     assert isinstance(scenario, MetadataScenario)
     outcome = NOT_RUN
-    for number, seen in enumerate(builds(scenario, observations[0])):
+    for index, seen in numbered_builds(scenario, observations[0]):
         if seen.error:
             continue
         outcome = failed()
         for changed in seen.changed:
             pairs = zip(changed.before, changed.after, strict=True)
-            row = next(index for index, (before, after) in enumerate(pairs) if before != after)
+            row = next(place for place, (before, after) in enumerate(pairs) if before != after)
             message = (
                 f"{changed.name}[{row}]={changed.after[row]} after the call, but was {changed.before[row]} before it "
-                f"({changed.dtype}) [{where(scenario, number // scenario.builds, row)}]"
+                f"({changed.dtype}) [{where(scenario, index, row)}]"
             )
             meaning = "whoever shares the tensor (scheduler, worker, next round) goes on with lengths that are wrong"
             return failed(

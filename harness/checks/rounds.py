@@ -38,6 +38,12 @@ def builds(scenario: MetadataScenario, observation: Observation) -> list[Seen]:
     return list(observation.seen)
 
 
+def numbered_builds(scenario: MetadataScenario, observation: Observation) -> Iterator[tuple[int, Seen]]:
+    """Every build, with the number of its round; raises as `builds` does."""
+    for number, seen in enumerate(builds(scenario, observation)):
+        yield number // scenario.builds, seen
+
+
 def built_rounds(
     scenario: MetadataScenario, observation: Observation
 ) -> Iterator[tuple[int, tuple[Request, ...], Seen]]:
