@@ -1,9 +1,9 @@
-"""An Ascend NPU emulated on the CPU, complete enough for unmodified sglang to build its attention metadata.
+"""An Ascend NPU emulated on the CPU, with memory of its own, streams, graphs and the operators that sglang calls.
 
 `install()` changes the current process, and must run before sglang is imported. It
 
-* gives torch a device called ``npu``, whose tensors are CPU tensors (`device`, `host_memory`);
-* gives torch the runtime module ``torch.npu`` (`runtime`, `graph`);
+* gives torch a device called ``npu`` with memory that no host tensor shares (`device`, `memory`, `dispatch`, `pinned`);
+* gives torch the runtime module ``torch.npu`` (`runtime`, `stream`, `graph`, `synchronisation`);
 * makes ``torch_npu``, ``torchair``, ``acl``, ``sgl_kernel_npu`` and ``triton.language.extra.cann`` importable
   (`modules`, `finder`), with what is emulated (`operators`, `kernels`, `compiler`) and, for all else, stubs
   that raise `NotImplementedError` with their own name when they are called (`registry`);
@@ -12,10 +12,10 @@
 
 Known limits:
 
-* Host and device share storage. A tensor "on the NPU" is a CPU tensor: its ``.device`` says cpu, ``.cpu()``
-  returns the same storage, ``.to("npu")`` always copies, and mixing host and device operands is no error.
-* Everything is synchronous: one queue, in program order, so a missing synchronisation is never seen.
-* `NPUGraph` records nothing, and refuses to replay.
+* Work runs when it is submitted unless a test holds a stream back (`interleaving`): there is no real concurrency.
+* The allocator reuses no memory that a tensor still refers to, so a buffer that is freed too early for another stream
+  is not seen.
+* There is one device. ``torch.UntypedStorage(n, device="npu")`` ends the process: torch asks for an allocator in C++.
 * Nothing here was checked against an NPU. Each assumption about the device is a comment where it is made.
 """
 
@@ -52,8 +52,8 @@ def install(require_no_device: bool = True) -> None:
     presence.keep_real_torch_npu_out()
 
     # Imported here, because these import torch, which must not happen before the above.
-    from harness.npu import device, finder, host_memory, vision
+    from harness.npu import device, finder, pinned, triton_launch, vision
 
-    for room in (device, host_memory, finder, vision):
+    for room in (device, pinned, triton_launch, finder, vision):
         room.activate()
     _installed = True

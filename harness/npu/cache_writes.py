@@ -7,7 +7,7 @@ import torch
 from harness.npu import fault
 from harness.npu.arguments import Arguments
 from harness.npu.boundary import CacheWrite, announce
-from harness.npu.overloads import operator
+from harness.npu.overloads import writing_operator
 
 
 class _Rows(NamedTuple):
@@ -47,7 +47,7 @@ def _write(arguments: Arguments, slots_name: str, slots: torch.Tensor, writes: t
         write.cache.view(-1, *write.cache.shape[2:])[places] = write.rows
 
 
-@operator
+@writing_operator()
 def _npu_reshape_and_cache(
     key: torch.Tensor,
     value: torch.Tensor,
@@ -61,7 +61,7 @@ def _npu_reshape_and_cache(
     _write(arguments, "slot_indices", slot_indices, writes)
 
 
-@operator
+@writing_operator()
 def npu_scatter_pa_kv_cache(
     key: torch.Tensor,
     value: torch.Tensor,
@@ -80,7 +80,7 @@ def npu_scatter_pa_kv_cache(
     _write(arguments, "slot_mapping", slot_mapping, writes)
 
 
-@operator
+@writing_operator(returns="input")
 def npu_scatter_nd_update_(input: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
     """Write each update to the place in `input` that its indices name."""
     arguments = Arguments("npu_scatter_nd_update_")

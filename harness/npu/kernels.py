@@ -1,18 +1,20 @@
 """Kernels of sgl_kernel_npu that are emulated."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from harness.npu.overloads import Operator
 from harness.npu.registry import emulates
 
 
 class _LaunchedBy:
     """A kernel that is launched as ``kernel[grid](...)``; the grid does not change what it computes."""
 
-    def __init__(self, kernel: Any) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: Callable[..., None]) -> None:
+        self._kernel = Operator(kernel, writes=True)
 
     def __getitem__(self, grid: Any) -> Any:
         return self._kernel

@@ -8,7 +8,7 @@ import torch
 from harness.npu.arguments import Arguments
 from harness.npu.attention import attend, visible_in_band
 from harness.npu.attention_mask import is_causal
-from harness.npu.overloads import operator
+from harness.npu.overloads import writing_operator
 from harness.npu.paged_cache import PagedCache, PagesRead, table_of, with_heads_last
 
 _WIDEST_PAGE = 128
@@ -75,7 +75,7 @@ class _PagedCall(NamedTuple):
         return tensor.view(tokens, heads, dimension)
 
 
-@operator
+@writing_operator(returns="out")
 def _npu_flash_attention_qlens(
     query: torch.Tensor,
     key_cache: torch.Tensor,
@@ -103,7 +103,7 @@ def _npu_flash_attention_qlens(
     ).compute(lengths)
 
 
-@operator
+@writing_operator(returns="out")
 def _npu_paged_attention(
     query: torch.Tensor,
     key_cache: torch.Tensor,

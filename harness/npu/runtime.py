@@ -9,10 +9,21 @@ from typing import Any
 
 import torch
 
-from harness.npu.graph import NPUGraph, graph, graph_pool_handle
-from harness.npu.stream import Event, Stream
+from harness.npu import fault, synchronisation
+from harness.npu import stream as streams
+from harness.npu.graph import NPUGraph, capturing, graph, graph_pool_handle
+from harness.npu.stream import Event, ExternalEvent, Stream, default_stream, set_stream
 
-__all__ = ["Event", "NPUGraph", "Stream", "graph", "graph_pool_handle"]
+__all__ = [
+    "Event",
+    "ExternalEvent",
+    "NPUGraph",
+    "Stream",
+    "default_stream",
+    "graph",
+    "graph_pool_handle",
+    "set_stream",
+]
 
 # Assumption: only start-up heuristics (batch and cache sizes) read these; small, to suit a test machine.
 _MEMORY_BYTES = 4 << 30
@@ -20,8 +31,6 @@ _CUBE_CORES, _VECTOR_CORES = 24, 48
 _NAME = "Ascend910B (emulated)"
 
 config = types.SimpleNamespace(allow_internal_format=False)
-
-_stream = Stream()
 
 
 def is_available() -> bool:
@@ -102,26 +111,20 @@ def empty_cache() -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """All submitted work is done already."""
+    """Wait on the host for all submitted work."""
+    fault.refuse_after_fault("torch.npu.synchronize")
+    synchronisation.count("torch.npu.synchronize")
+    streams.synchronize()
 
 
 def current_stream(device: Any = None) -> Stream:
-    """Assumption: callers use the current stream to order work only, so one object does for all."""
-    return _stream
+    """The stream that work of this thread goes to."""
+    return streams.current_stream()
 
 
-def default_stream(device: Any = None) -> Stream:
-    """The stream that `current_stream` gives as well."""
-    return _stream
-
-
-def set_stream(stream: Stream) -> None:
-    """No stream is more current than another."""
-
-
-def stream(stream: Stream | None) -> contextlib.AbstractContextManager[None]:
-    """A context that submits work to `stream`, in program order as ever."""
-    return contextlib.nullcontext()
+def stream(stream: Stream | None) -> contextlib.AbstractContextManager[Any]:
+    """A context that submits work to `stream`."""
+    return contextlib.nullcontext() if stream is None else stream
 
 
 def set_stream_limit(stream: Stream, cube_cores: int = -1, vector_cores: int = -1) -> None:
@@ -133,8 +136,8 @@ def set_compile_mode(jit_compile: bool = False) -> None:
 
 
 def is_current_stream_capturing() -> bool:
-    """Capture records nothing, so nothing is ever being captured."""
-    return False
+    """Whether work is recorded instead of run."""
+    return capturing() is not None
 
 
 def manual_seed(seed: int) -> None:

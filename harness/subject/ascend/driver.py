@@ -157,11 +157,13 @@ class Session:
             except Exception as error:
                 seen = Seen(error=_sglang_error(error))
                 return (seen,) * (len(scenario.rounds) * scenario.builds)
-        results = []
+        results: list[Seen] = []
         for requests in scenario.rounds:
             batch = self.builder.build(scenario, requests, req_to_token)
             for _ in range(scenario.builds):
-                results.append(self._build(scenario, requests, batch, executor))
+                # A lost device cannot even be prepared for the next build, which would fail as the last one did.
+                lost = bool(results) and DEVICE_LOST in results[-1].error
+                results.append(results[-1] if lost else self._build(scenario, requests, batch, executor))
         return tuple(results)
 
     def _build(
@@ -182,9 +184,9 @@ class Session:
             if self.forward is not None:
                 output = self.forward.run(scenario, requests, self.backend, batch.forward_batch)
         except Exception as error:
-            return Seen(
-                changed=reading.changed_inputs(batch), error=_sglang_error(error), accesses=self._bad_accesses()
-            )
+            message = _sglang_error(error)
+            changed = () if DEVICE_LOST in message else reading.changed_inputs(batch)
+            return Seen(changed=changed, error=message, accesses=self._bad_accesses())
         seen = reading.seen(scenario, requests, batch, self._metadata(scenario), host_lengths)
         return replace(seen, never_built=self.never_built, output=output, accesses=self._bad_accesses())
 
