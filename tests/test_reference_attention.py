@@ -31,6 +31,13 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         (replace(VERIFY, mode="draft_block"), [1.0, 1.0]),  # both see 0, 1, 2
         (replace(VERIFY, algorithm="NONE", mode="decode", draft_tokens=1, rounds=((Request(4),),)), [2.0]),
         (replace(VERIFY, algorithm="NONE", mode="extend", rounds=((Request(2, new_tokens=2),),)), [1.0, 1.5]),
+        # Step 1 of a draft is at position 3: it sees 0 to 3.
+        (
+            replace(VERIFY, algorithm="EAGLE", mode="draft_decode", draft_tokens=4, step=1, rounds=((Request(2),),)),
+            [1.5],
+        ),
+        # A draft extend runs over its whole block, causally, whatever was accepted.
+        (replace(VERIFY, algorithm="EAGLE", mode="draft_extend", rounds=((Request(1, new_tokens=1),),)), [0.5, 1.0]),
     ],
     ids=lambda value: value.mode if isinstance(value, MetadataScenario) else "",
 )

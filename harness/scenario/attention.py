@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from harness.scenario.metadata import Attention, MetadataScenario, Request
 from harness.scenario.strategies import Cell, cells, scenarios
 
-#: Modes whose forward is run: eager, on MHA and GQA.
-MODES = ("extend", "decode", "target_verify", "draft_block")
 HEADS = ((2, 1), (2, 2), (4, 1))  # query heads, KV heads
 MOST_REQUESTS, MOST_TOKENS = 3, 48
 SMALLEST_PAGE = 16  # the operators take no smaller block
@@ -17,14 +15,15 @@ SMALLEST_PAGE = 16  # the operators take no smaller block
 
 def attention_cells(capabilities: Collection[str]) -> list[Cell]:
     """The cells of `cells` whose forward is run."""
-    return [
-        cell for cell in cells(capabilities) if cell.executor == "eager" and cell.target == "mha" and cell.mode in MODES
-    ]
+    return [cell for cell in cells(capabilities) if cell.executor == "eager" and cell.target == "mha"]
 
 
 @st.composite
 def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
-    """Scenarios of `cell` whose host lengths are exact, with few requests and tokens, and heads to compute."""
+    """Scenarios of `cell` whose host lengths are exact and int64, with few requests and tokens, and heads to compute.
+
+    An int32 host tensor is written to, which `inputs-unchanged` says once, and every step of a draft would say again.
+    """
     drawn = draw(scenarios(cell))
     query_heads, kv_heads = draw(st.sampled_from(HEADS), label="heads")
     attention = Attention(fia=draw(st.booleans(), label="ASCEND_USE_FIA"), query_heads=query_heads, kv_heads=kv_heads)
@@ -32,7 +31,7 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
     page = max(drawn.pool.page_size, SMALLEST_PAGE)
     committed = min(request.prefix for batch in rounds for request in batch) // page
     pool = replace(drawn.pool, page_size=page, rows=MOST_REQUESTS, shared_pages=min(drawn.pool.shared_pages, committed))
-    return replace(drawn, attention=attention, rounds=_renumbered(rounds), pool=pool)
+    return replace(drawn, attention=attention, rounds=_renumbered(rounds), pool=pool, host_dtype="int64")
 
 
 def _small(request: Request) -> Request:

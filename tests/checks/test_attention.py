@@ -18,6 +18,10 @@ RUNS = CHECKS["attention-runs"]
 
 VERIFY = replace(CONTRACT_EXAMPLE, attention=Attention())
 BLOCK = replace(VERIFY, mode="draft_block")
+DRAFT = replace(VERIFY, algorithm="EAGLE", mode="draft_decode", draft_tokens=5, step=2)
+DRAFT_EXTEND = replace(
+    VERIFY, algorithm="EAGLE", mode="draft_extend", draft_tokens=3, rounds=((Request(5, new_tokens=2),),)
+)
 EXTEND = MetadataScenario("NONE", "extend", ((Request(130, new_tokens=3),),), attention=Attention(fia=True))
 
 NEVER_WRITTEN = BadAccess(
@@ -82,6 +86,22 @@ PLANTED = [
         shifted(3, 0.5),
         "beyond-noise",
         "output of request 0, query 3 is off by 0.5, but should be within {limit} of float64 (1 of 32 rows)",
+    ),
+    Planted(
+        "a step of a draft is off",
+        OUTPUT,
+        DRAFT,
+        shifted(1, 0.5),
+        "beyond-noise",
+        "output of request 1, query 0 is off by 0.5, but should be within {limit} of float64 (1 of 2 rows)",
+    ),
+    Planted(
+        "a row of a draft extend that was not accepted is off",
+        OUTPUT,
+        DRAFT_EXTEND,
+        shifted(2, 0.5),
+        "beyond-noise",
+        "output of request 0, query 2 is off by 0.5, but should be within {limit} of float64 (1 of 3 rows)",
     ),
     Planted(
         "a row of an extend is no number",

@@ -24,15 +24,16 @@ class Forward:
         self.accesses: list[BadAccess] = []
 
     def prepare(self, scenario: MetadataScenario, batch: tuple[Request, ...]) -> None:
-        """Put the pool into the state before the step: committed prefixes written, all else holding the fill."""
+        """Put the pool into the state before the step: what came before is written, all else holds the fill."""
         assert scenario.attention is not None
         pool = self.pools.kv_pool
         for buffer in (pool.get_key_buffer(0), pool.get_value_buffer(0)):
             buffer.fill_(scenario.attention.fill)
         self.accesses = []
         self.shadow = _shadow(scenario, batch, self.pools.pages + 1)
-        for request in batch:
-            self._write(scenario, slots(scenario, request.row, range(request.prefix)))
+        starts, _ = new_positions(scenario, batch)
+        for request, start in zip(batch, starts, strict=True):
+            self._write(scenario, slots(scenario, request.row, range(start)))
 
     def run(self, scenario: MetadataScenario, batch: tuple[Request, ...], backend: Any, forward_batch: Any) -> Floats:
         """Attention of one round; what the sanitizer objects to is in `accesses`, also where the operator raises.
@@ -47,7 +48,8 @@ class Forward:
         written = np.concatenate(new)
         rows = queries(scenario, len(written))
         self.shadow.begin_step([request.row for request in batch], [request.prefix for request in batch])
-        run = backend.forward_decode if scenario.mode == "decode" else backend.forward_extend
+        one = backend.attn_backends[scenario.step] if scenario.mode == "draft_decode" else backend
+        run = one.forward_decode if scenario.mode in ("decode", "draft_decode") else one.forward_extend
         with listening(self._watch):
             output = run(
                 self._tensor(rows).flatten(1),
@@ -77,16 +79,20 @@ class Forward:
 
 
 def _shadow(scenario: MetadataScenario, batch: tuple[Request, ...], cache_pages: int) -> Shadow:
-    """Every row owns the pages of its prefix and of two blocks beyond it, as the scheduler reserves them."""
+    """Every row owns the pages of its prefix and of two blocks beyond it, as the scheduler reserves them.
+
+    Written is what came before the step: the committed prefix, and what earlier steps of a multi-step draft wrote.
+    """
     pages = PageMap(scenario)
     shadow = Shadow(cache_pages, scenario.pool.page_size)
-    for request in batch:
+    starts, _ = new_positions(scenario, batch)
+    for request, start in zip(batch, starts, strict=True):
         reserved = request.prefix + max(request.new_tokens, 2 * scenario.draft_tokens)
         table = pages.table(request.row, reserved)
         shared = min(pages.shared, len(table))
         shadow.reserve(request.row, table[:shared], shared=True)
         shadow.reserve(request.row, table[shared:], first_position=shared * scenario.pool.page_size)
-        shadow.wrote(slots(scenario, request.row, range(request.prefix)))
+        shadow.wrote(slots(scenario, request.row, range(start)))
     return shadow
 
 
