@@ -16,6 +16,18 @@ def attend(
     `visible` tells which positions each query sees, all of them where it is None. `sink` is one more score per
     query head, for which there is no value.
     """
+    return attend_with_sums(query, key, value, scale, visible, sink)[0]
+
+
+def attend_with_sums(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scale: float,
+    visible: torch.Tensor | None = None,
+    sink: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `attend`, and the logarithm of the sum of each softmax: (query, head), in float32 or better."""
     # Assumption: the device's own precision inside the operator need not be emulated.
     precise = torch.float64 if query.dtype == torch.float64 else torch.float32
     queries, heads, dimension = query.shape
@@ -27,13 +39,15 @@ def attend(
         scores = scores.masked_fill(~visible, float("-inf"))
     if sink is not None:
         scores = torch.cat([scores, sink.to(precise).view(-1, 1, 1).expand(-1, queries, 1)], dim=-1)
+    # Assumption: the sum over no position is minus infinity.
+    sums = scores.logsumexp(-1).transpose(0, 1)
     weights = scores.softmax(-1)
     if visible is not None:
         # Assumption: a query that sees no position yields zeros.
         weights = weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)
     attended = weights[..., :positions].reshape(*together, positions) @ value.to(precise).transpose(0, 1)
     output: torch.Tensor = attended.view(heads, queries, value.shape[2]).transpose(0, 1).to(query.dtype)
-    return output
+    return output, sums
 
 
 def visible_in_band(

@@ -32,7 +32,6 @@ _NEUTRAL_2: dict[str, Any] = {
     **dict.fromkeys(("dequant_scale_query_dtype", "dequant_scale_key_dtype", "dequant_scale_value_dtype")),
     **dict.fromkeys(("dequant_scale_key_rope_dtype", "out_dtype")),
     **dict.fromkeys(("query_quant_mode", "key_quant_mode", "value_quant_mode"), 0),
-    "return_softmax_lse": False,
 }
 
 
@@ -101,9 +100,10 @@ def npu_fused_infer_attention_score_v2(
     input_layout: str = "BSH",
     sparse_mode: int = 0,
     block_size: int = 0,
+    return_softmax_lse: bool = False,
     **others: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention, and a placeholder for softmax sums."""
+    """Attention, and the logarithms of softmax sums where they are asked for, else a placeholder."""
     arguments = Arguments("npu_fused_infer_attention_score_v2")
     arguments.require_neutral(others, _NEUTRAL_2)
     ends = None if actual_seq_qlen is None else arguments.lengths("actual_seq_qlen", actual_seq_qlen)
@@ -120,6 +120,7 @@ def npu_fused_infer_attention_score_v2(
         scale=softmax_scale,
         # Assumption: a sink works in every layout, although documented for TND alone; sglang uses it in BSND.
         sink=learnable_sink,
+        with_sums=return_softmax_lse,
     ).compute()
 
 

@@ -1,15 +1,17 @@
 """One call of fused infer attention: its arguments under the names of either version, and what it computes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from harness.npu.arguments import Arguments
-from harness.npu.attention import attend
+from harness.npu.attention import attend_with_sums
 from harness.npu.attention_mask import Masking
-from harness.npu.paged_cache import PagedCache, PagesRead, table_of, with_heads_first, with_heads_merged
-from harness.npu.query_layout import QueryArguments, per_group
+from harness.npu.packed_keys import PackedKeys
+from harness.npu.paged_cache import PagedCache, PagesRead, Rows, table_of, with_heads_first, with_heads_merged
+from harness.npu.query_layout import Grouped, QueryArguments, per_group
+from harness.npu.rope_parts import RopeParts
 
 _WIDEST_PAGE = 512
 _WIDEST_POSITION = 65535
@@ -31,35 +33,90 @@ class FusedCall(NamedTuple):
     masking: Masking
     scale: float
     sink: torch.Tensor | None = None
+    with_sums: bool = False
 
     def compute(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Check, announce, read and attend."""
         arguments, tensors = self.arguments, self.tensors
-        if self.block_table is None:
-            raise NotImplementedError(f"{arguments.operator}: block_table = None is not emulated: caches must be paged")
         self._check_tensors()
         queries = self.query.group("query", tensors["query"])
-        caches = {name: self._cache(name, tensors[name]) for name in _CACHES if name in tensors}
-        self._check_caches(caches)
         parts = queries.groups
         if "query_rope" in tensors:
-            ropes = self.query.group("query_rope", tensors["query_rope"]).groups
-            parts = [torch.cat(pair, dim=-1) for pair in zip(parts, ropes, strict=True)]
-        table = table_of(arguments, self.block_table, len(parts))
-        read = PagesRead(arguments.operator, self.kv_lengths_name, table, self._kv_lengths(len(parts)), queries.lengths)
+            ropes = self.query.group("query_rope", tensors["query_rope"])
+            self._check_rope(queries)
+            parts = [torch.cat(pair, dim=-1) for pair in zip(parts, ropes.groups, strict=True)]
+        rows = self._packed(queries) if self.block_table is None else self._paged(queries, self.block_table)
+
+        longest = max(queries.lengths, default=0)
+        attended, sums = [], []
+        for group, found in enumerate(rows):
+            key = torch.cat([found["key"], found["key_rope"]], dim=-1) if "key_rope" in found else found["key"]
+            visible = self.masking.visible(group, longest, queries.lengths[group], len(key))
+            output, output_sums = attend_with_sums(parts[group], key, found["value"], self.scale, visible, self.sink)
+            attended.append(output)
+            sums.append(output_sums)
+        if not self.with_sums:
+            # What the device returns in place of softmax sums that were not asked for.
+            return queries.join(attended), torch.zeros(1, device="cpu")
+        arguments.require_emulated(self.query.layout == "TND", "input_layout", f"{self.query.layout} with softmax sums")
+        return queries.join(attended), torch.cat(sums).unsqueeze(-1)
+
+    def _paged(self, queries: Grouped, block_table: torch.Tensor) -> Iterator[Rows]:
+        """The rows of each group out of paged caches."""
+        arguments = self.arguments
+        aligned = self.block_size > 0 and self.block_size % 16 == 0 and self.block_size <= _WIDEST_PAGE
+        rule = f"it must be a multiple of 16 up to {_WIDEST_PAGE}"
+        arguments.require(aligned, "block_size", self.block_size, rule)
+        caches = {name: self._cache(name, self.tensors[name]) for name in _CACHES if name in self.tensors}
+        self._check_caches(caches)
+        groups = len(queries.groups)
+        table = table_of(arguments, block_table, groups)
+        lengths = self._kv_lengths(groups)
+        read = PagesRead(arguments.operator, self.kv_lengths_name, table, lengths, queries.lengths)
         self.masking.check(arguments, self.query.layout, queries.lengths, table.shape[1] * self.block_size)
 
         read.announce(caches.values())
-        longest = max(queries.lengths, default=0)
-        attended = []
-        for group, page_numbers in enumerate(read.page_numbers(caches["key"])):
-            positions = read.kv_lengths[group]
-            rows = {name: cache.rows(page_numbers, positions) for name, cache in caches.items()}
-            key = torch.cat([rows["key"], rows["key_rope"]], dim=-1) if "key_rope" in rows else rows["key"]
-            visible = self.masking.visible(group, longest, queries.lengths[group], positions)
-            attended.append(attend(parts[group], key, rows["value"], self.scale, visible, self.sink))
-        # What the device returns in place of softmax sums that were not asked for.
-        return queries.join(attended), torch.zeros(1, device="cpu")
+        for page_numbers, length in zip(read.page_numbers(caches["key"]), lengths, strict=True):
+            yield {name: cache.rows(page_numbers, length) for name, cache in caches.items()}
+
+    def _packed(self, queries: Grouped) -> list[Rows]:
+        """The rows of each group out of keys and values that are not cached."""
+        arguments, layout = self.arguments, self.query.layout
+        if layout != "TND":
+            raise NotImplementedError(
+                f"{arguments.operator}: block_table = None in {layout} is not emulated (see harness/npu)"
+            )
+        if self.kv_lengths is None:
+            raise RuntimeError(f"{arguments.operator}: {self.kv_lengths_name} is None: TND needs it")
+        tensors = {name: self.tensors[name] for name in _CACHES if name in self.tensors}
+        self._check_dimensions({name: tensor.shape[-1] for name, tensor in tensors.items()})
+        ends = arguments.lengths(self.kv_lengths_name, self.kv_lengths)
+        rows = PackedKeys(arguments, tensors, self.kv_heads, self.kv_lengths_name, ends).groups(len(queries.groups))
+        longest = max((len(found["key"]) for found in rows), default=0)
+        self.masking.check(arguments, layout, queries.lengths, longest)
+        return rows
+
+    def _check_rope(self, queries: Grouped) -> None:
+        latent = self.block_table is not None
+        RopeParts(
+            arguments=self.arguments,
+            layout=self.query.layout,
+            heads=(self.query.heads_name, self.query.heads),
+            kv_heads=self.kv_heads,
+            dimensions={name: self._head_dimension(name) for name in ("query", "query_rope", "key_rope")},
+            query_lengths=queries.lengths,
+            block_size=self.block_size if latent else 0,
+            mask=self.masking.mask,
+            sparse_mode=self.masking.sparse_mode,
+        ).check()
+
+    def _head_dimension(self, name: str) -> int:
+        """The dimension of one head of a tensor; H of BSH, and of caches of three axes, holds all heads."""
+        tensor = self.tensors[name]
+        queries = name.startswith("query")
+        merged = self.query.layout == "BSH" if queries else self.block_table is not None and tensor.dim() == 3
+        heads = self.query.heads if queries else self.kv_heads
+        return tensor.shape[-1] // (heads if merged else 1)
 
     def _check_tensors(self) -> None:
         arguments, tensors, heads = self.arguments, self.tensors, self.query.heads
@@ -68,9 +125,6 @@ class FusedCall(NamedTuple):
         for given, needed in (("query_rope", "key_rope"), ("key_rope", "query_rope")):
             arguments.require(given not in tensors or needed in tensors, needed, None, f"{given} needs it")
         arguments.require_shape(tensors["query"].numel() > 0, "query", tensors["query"], "it must not be empty")
-        aligned = self.block_size > 0 and self.block_size % 16 == 0 and self.block_size <= _WIDEST_PAGE
-        rule = f"it must be a multiple of 16 up to {_WIDEST_PAGE}"
-        arguments.require(aligned, "block_size", self.block_size, rule)
         if self.sink is not None:
             one_each = tuple(self.sink.shape) == (heads,)
             arguments.require_shape(one_each, "learnable_sink", self.sink, f"it must be ({heads},)")
@@ -96,10 +150,13 @@ class FusedCall(NamedTuple):
         pages = len(caches["key"].pages)
         for name, cache in caches.items():
             self.arguments.require_shape(len(cache.pages) == pages, name, self.tensors[name], f"key has {pages} pages")
+        self._check_dimensions({name: cache.head_dimension for name, cache in caches.items()})
+
+    def _check_dimensions(self, dimensions: dict[str, int]) -> None:
+        """Refuse queries that do not go with the head dimensions of keys and of their rope parts."""
         for name, cached in (("query", "key"), ("query_rope", "key_rope")):
-            if cached in caches:
-                query, dimension = self.tensors[name], caches[cached].head_dimension
-                width = query.shape[-1] // (self.query.heads if self.query.layout == "BSH" else 1)
+            if cached in dimensions:
+                width, dimension = self._head_dimension(name), dimensions[cached]
                 rule = f"{cached} has head dimension {dimension}"
                 self.arguments.require(width == dimension, name, f"of head dimension {width}", rule)
 

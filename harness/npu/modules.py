@@ -13,12 +13,12 @@ from harness.npu.registry import Stub
 
 
 class _TorchNpu(types.ModuleType):
-    """``torch_npu``: an unknown operator is a stub, any other unknown attribute is absent."""
+    """``torch_npu`` and its ``atb``: an unknown operator is a stub, any other unknown attribute is absent."""
 
     def __getattr__(self, name: str) -> Any:
         if is_operator(name):
-            return operator(name, "torch_npu")
-        raise AttributeError(f"torch_npu.{name} is not emulated (see harness/npu/modules.py)")
+            return operator(name, self.__name__)
+        raise AttributeError(f"{self.__name__}.{name} is not emulated (see harness/npu/modules.py)")
 
 
 _PROFILER = ("profile", "tensorboard_trace_handler", "_ExperimentalConfig", "ExportType", "ProfilerLevel")
@@ -46,7 +46,7 @@ def _get_device_info(device: int, attribute: int) -> tuple[int, int]:
 
 
 def _module(name: str, **contents: Any) -> types.ModuleType:
-    kind = _TorchNpu if name == "torch_npu" else types.ModuleType
+    kind = _TorchNpu if name in ("torch_npu", "torch_npu.atb") else types.ModuleType
     module = kind(name)
     # A spec, because importlib.util.find_spec refuses a loaded module without one; a package, for its
     # submodules.
@@ -65,6 +65,7 @@ def build() -> dict[str, types.ModuleType]:
         for module in (
             # Assumption: sglang compares the version with nothing that matters to metadata.
             _module("torch_npu", __version__=torch.__version__.partition("+")[0], _apply_patches=_apply_patches),
+            _module("torch_npu.atb"),
             _module("torch_npu._C", _weak_ref_tensor=_weak_ref_tensor),
             _module("torch_npu.profiler", ProfilerActivity=ProfilerActivity, **profiler),
             _module("torch_npu.contrib"),

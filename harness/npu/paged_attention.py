@@ -13,6 +13,8 @@ from harness.npu.paged_cache import PagedCache, PagesRead, table_of, with_heads_
 
 _WIDEST_PAGE = 128
 _WIDEST_HEAD = 256
+# Assumption: where one latent head is keys and values, it may be as wide as DeepSeek's, 512 with 64 for rope.
+_WIDEST_LATENT = 576
 
 
 class _PagedCall(NamedTuple):
@@ -28,6 +30,7 @@ class _PagedCall(NamedTuple):
     num_heads: int
     num_kv_heads: int
     out: torch.Tensor
+    widest_head: int = _WIDEST_HEAD
 
     def compute(self, query_lengths: tuple[int, ...]) -> torch.Tensor:
         """Check, announce, read and attend; a group's last query is aligned to its last position."""
@@ -64,7 +67,7 @@ class _PagedCall(NamedTuple):
         require_shape(whole, name, cache, f"it must be (pages, page size, num_kv_heads {heads}, D)")
         aligned = cache.shape[1] % 16 == 0 and 0 < cache.shape[1] <= _WIDEST_PAGE
         require_shape(aligned, name, cache, f"the page size must be a multiple of 16 up to {_WIDEST_PAGE}")
-        require_shape(cache.shape[3] <= _WIDEST_HEAD, name, cache, f"D must not exceed {_WIDEST_HEAD}")
+        require_shape(cache.shape[3] <= self.widest_head, name, cache, f"D must not exceed {self.widest_head}")
         return with_heads_last(cache)
 
     def _by_head(self, name: str, tensor: torch.Tensor, dimension: int) -> torch.Tensor:
@@ -119,4 +122,37 @@ def _npu_paged_attention(
     arguments = Arguments("_npu_paged_attention")
     return _PagedCall(
         arguments, query, key_cache, value_cache, block_table, context_lens, scale_value, num_heads, num_kv_heads, out
+    ).compute((1,) * len(query))
+
+
+@operator
+def _npu_paged_attention_mla(
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    num_kv_heads: int,
+    num_heads: int,
+    scale_value: float,
+    block_table: torch.Tensor,
+    context_lens: Iterable[Any],
+    mla_vheadsize: int,
+    out: torch.Tensor,
+) -> torch.Tensor:
+    """Write to `out` the attention of one query per request, whose values are the first part of each key."""
+    arguments = Arguments("_npu_paged_attention_mla")
+    arguments.require(num_kv_heads == 1, "num_kv_heads", num_kv_heads, "a latent cache has 1 head")
+    within = 0 < mla_vheadsize <= key_cache.shape[-1]
+    rule = f"it must be in 1 to D of key_cache, {key_cache.shape[-1]}"
+    arguments.require(within, "mla_vheadsize", mla_vheadsize, rule)
+    return _PagedCall(
+        arguments,
+        query,
+        key_cache,
+        key_cache[..., :mla_vheadsize],
+        block_table,
+        context_lens,
+        scale_value,
+        num_heads,
+        num_kv_heads,
+        out,
+        widest_head=_WIDEST_LATENT,
     ).compute((1,) * len(query))

@@ -11,6 +11,9 @@ from harness.npu import fault
 from harness.npu.arguments import Arguments
 from harness.npu.boundary import AttentionRead, announce
 
+#: Keys, values and rope parts of one group, each with axes (position, head, dimension).
+Rows = dict[str, torch.Tensor]
+
 
 class PagedCache(NamedTuple):
     """Keys or values as a view with axes (page, position in page, head, dimension)."""
