@@ -7,15 +7,20 @@ from msgspec.structs import replace
 
 from harness.scenario.metadata import Attention, MetadataScenario, Request
 from harness.scenario.strategies import Cell, cells, scenarios
+from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES
 
 HEADS = ((2, 1), (2, 2), (4, 1))  # query heads, KV heads
+#: Of MLA: few, enough for a decode with FIA, and no power of two.
+LATENT_HEADS = ((4, 1), (8, 1), (12, 1))
+#: An MLA extend projects its whole prefix to keys of every head.
+MOST_PROJECTED = 256
 MOST_REQUESTS, MOST_TOKENS = 3, 48
 SMALLEST_PAGE = 16  # the operators take no smaller block
 
 
 def attention_cells(capabilities: Collection[str]) -> list[Cell]:
     """The cells of `cells` whose forward is run."""
-    return [cell for cell in cells(capabilities) if cell.executor == "eager" and cell.target == "mha"]
+    return [cell for cell in cells(capabilities) if cell.executor == "eager" and cell.target in ("mha", "mla")]
 
 
 @st.composite
@@ -25,13 +30,24 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
     An int32 host tensor is written to, which `inputs-unchanged` says once, and every step of a draft would say again.
     """
     drawn = draw(scenarios(cell))
-    query_heads, kv_heads = draw(st.sampled_from(HEADS), label="heads")
+    latent = cell.target == "mla"
+    query_heads, kv_heads = draw(st.sampled_from(LATENT_HEADS if latent else HEADS), label="heads")
     attention = Attention(fia=draw(st.booleans(), label="ASCEND_USE_FIA"), query_heads=query_heads, kv_heads=kv_heads)
-    rounds = tuple(tuple(_small(request) for request in batch[:MOST_REQUESTS]) for batch in drawn.rounds[:1])
     page = max(drawn.pool.page_size, SMALLEST_PAGE)
+    if latent:
+        page = page if page in LATENT_PAGE_SIZES else max(LATENT_PAGE_SIZES)
+        drawn = replace(drawn, draft_tokens=min(drawn.draft_tokens, MOST_LATENT_QUERIES))
+    rounds = tuple(tuple(_small(request) for request in batch[:MOST_REQUESTS]) for batch in drawn.rounds[:1])
+    if latent and cell.mode == "extend":
+        rounds = tuple(tuple(_after_whole_pages(request, page) for request in batch) for batch in rounds)
     committed = min(request.prefix for batch in rounds for request in batch) // page
     pool = replace(drawn.pool, page_size=page, rows=MOST_REQUESTS, shared_pages=min(drawn.pool.shared_pages, committed))
     return replace(drawn, attention=attention, rounds=_renumbered(rounds), pool=pool, host_dtype="int64")
+
+
+def _after_whole_pages(request: Request, page: int) -> Request:
+    """A prefix from the cache is whole pages (`PrefillAdder`, `RadixCache`: 0.5.15 to 0.5.23)."""
+    return replace(request, prefix=min(request.prefix, MOST_PROJECTED) // page * page)
 
 
 def _small(request: Request) -> Request:

@@ -1,6 +1,7 @@
 """What the KV cache and the queries hold where attention runs: fixed random numbers, the same on every side.
 
-The content of a slot depends on the slot alone, so shared pages hold one content for all their owners.
+The content of a slot depends on the slot alone, so shared pages hold one content for all their owners. Dimensions of
+multi-head latent attention (MLA) are those of DeepSeek-V3, which the operators ask for.
 """
 
 from functools import lru_cache
@@ -10,24 +11,68 @@ import numpy.typing as npt
 
 from harness.scenario.metadata import MetadataScenario, PageMap
 
+#: Of keys, values and outputs by head; of MLA without the rope part.
 HEAD_SIZE = 128
+#: Of MLA's latents and rope parts, which all heads share.
+LATENT_SIZE, ROPE_SIZE = 512, 64
 Values = npt.NDArray[np.float32]
 
 
 def keys(scenario: MetadataScenario, slots: npt.NDArray[np.int64]) -> Values:
     """Keys of `slots`: float32 of shape (slots, KV heads, 128)."""
-    return _content(*_shape(scenario), 1)[slots]
+    return _of_slots(scenario, 1, HEAD_SIZE)[slots]
 
 
 def values(scenario: MetadataScenario, slots: npt.NDArray[np.int64]) -> Values:
     """Values of `slots`: float32 of shape (slots, KV heads, 128)."""
-    return _content(*_shape(scenario), 2)[slots]
+    return _of_slots(scenario, 2, HEAD_SIZE)[slots]
+
+
+def latents(scenario: MetadataScenario, slots: npt.NDArray[np.int64]) -> Values:
+    """MLA's latents of `slots`: float32 of shape (slots, 1, 512)."""
+    return _of_slots(scenario, 4, LATENT_SIZE)[slots]
+
+
+def ropes(scenario: MetadataScenario, slots: npt.NDArray[np.int64]) -> Values:
+    """MLA's rope parts of `slots`: float32 of shape (slots, 1, 64)."""
+    return _of_slots(scenario, 5, ROPE_SIZE)[slots]
+
+
+def cached(scenario: MetadataScenario, slots: npt.NDArray[np.int64]) -> tuple[Values, Values]:
+    """What the two caches of a layer hold at `slots`: keys and values, or latents and rope parts."""
+    if scenario.target == "mla":
+        return latents(scenario, slots), ropes(scenario, slots)
+    return keys(scenario, slots), values(scenario, slots)
+
+
+def projections(scenario: MetadataScenario) -> Values:
+    """MLA's projection of a latent to each head's key and value: float32 of shape (query heads, 128 + 128, 512)."""
+    assert scenario.attention is not None
+    drawn = _content(scenario.attention.query_heads, 2 * HEAD_SIZE, 6, LATENT_SIZE)
+    return drawn / np.float32(np.sqrt(LATENT_SIZE))
 
 
 def queries(scenario: MetadataScenario, rows: int) -> Values:
-    """Query rows of a round: float32 of shape (rows, query heads, 128)."""
+    """Query rows of a round: float32 of shape (rows, query heads, dimension); of MLA the last 64 are the rope part."""
     assert scenario.attention is not None
-    return _content(rows, scenario.attention.query_heads, 3)
+    width = output_size(scenario) + (ROPE_SIZE if scenario.target == "mla" else 0)
+    return _content(rows, scenario.attention.query_heads, 3, width)
+
+
+def absorbed(scenario: MetadataScenario) -> bool:
+    """Whether queries are projected to latents, rather than latents to keys: MLA does so in all modes but extend."""
+    return scenario.target == "mla" and scenario.mode != "extend"
+
+
+def output_size(scenario: MetadataScenario) -> int:
+    """The dimension of an output of one head."""
+    return LATENT_SIZE if absorbed(scenario) else HEAD_SIZE
+
+
+def softmax_scale(scenario: MetadataScenario) -> float:
+    """What scores are multiplied with: from the dimension of a head before any projection to latents."""
+    size = HEAD_SIZE + ROPE_SIZE if scenario.target == "mla" else HEAD_SIZE
+    return float(size**-0.5)
 
 
 def slots(scenario: MetadataScenario, row: int, positions: range) -> npt.NDArray[np.int64]:
@@ -36,11 +81,12 @@ def slots(scenario: MetadataScenario, row: int, positions: range) -> npt.NDArray
     return np.array([pages.slot(row, position) for position in positions], dtype=np.int64)
 
 
-def _shape(scenario: MetadataScenario) -> tuple[int, int]:
+def _of_slots(scenario: MetadataScenario, stream: int, size: int) -> Values:
     assert scenario.attention is not None
-    return (PageMap(scenario).pages + 1) * scenario.pool.page_size, scenario.attention.kv_heads
+    count = (PageMap(scenario).pages + 1) * scenario.pool.page_size
+    return _content(count, scenario.attention.kv_heads, stream, size)
 
 
 @lru_cache(maxsize=64)
-def _content(count: int, heads: int, stream: int) -> Values:
-    return np.random.default_rng((stream, 31739)).standard_normal((count, heads, HEAD_SIZE), dtype=np.float32)
+def _content(count: int, heads: int, stream: int, size: int) -> Values:
+    return np.random.default_rng((stream, 31739)).standard_normal((count, heads, size), dtype=np.float32)

@@ -3,7 +3,7 @@
 from math import isfinite
 
 from harness.scenario import Scenario
-from harness.scenario.metadata import Algorithm, MetadataScenario, Mode, Request
+from harness.scenario.metadata import Algorithm, Attention, MetadataScenario, Mode, Request
 
 #: Modes that an algorithm has. `NONE` is a server without speculative decoding.
 MODES: dict[Algorithm, tuple[Mode, ...]] = {
@@ -18,6 +18,9 @@ MODES: dict[Algorithm, tuple[Mode, ...]] = {
 MAX_REQUESTS = 64
 MAX_DRAFT_TOKENS = 32
 MAX_POSITIONS = 1 << 20
+#: What the operators of MLA take (documentation of torch_npu 2.14.0).
+LATENT_PAGE_SIZES = (16, 128)
+MOST_LATENT_QUERIES = 16
 
 
 def why_invalid(scenario: Scenario) -> str:
@@ -42,10 +45,7 @@ def why_invalid(scenario: Scenario) -> str:
         (all(0 < bucket <= MAX_REQUESTS for bucket in scenario.buckets), "a bucket is not in 1 to 64"),
         (1 <= scenario.builds <= 4, f"builds={scenario.builds} is not in 1 to 4"),
         (bool(scenario.rounds), "it has no rounds"),
-        (
-            scenario.attention is None or _attention_runs(scenario),
-            "attention runs in eager, on mha, on exact lengths",
-        ),
+        *(_attention_rules(scenario, scenario.attention) if scenario.attention is not None else ()),
         (scenario.host_view != "bound" or scenario.algorithm == "DFLASH", "only DFlash publishes a reserved bound"),
         (
             scenario.mode != "draft_decode" or scenario.draft_tokens >= 3,
@@ -59,18 +59,27 @@ def why_invalid(scenario: Scenario) -> str:
     return problem or next((p for batch in scenario.rounds if (p := _why_invalid_batch(scenario, batch))), "")
 
 
-def _attention_runs(scenario: MetadataScenario) -> bool:
-    attention = scenario.attention
-    return (
-        attention is not None
-        and scenario.executor == "eager"
-        and scenario.target == "mha"
-        and scenario.host_view == "published"
-        and not scenario.lagging
-        and 1 <= attention.kv_heads <= attention.query_heads <= 16
-        and attention.query_heads % attention.kv_heads == 0
-        and isfinite(attention.fill)
-    )
+def _attention_rules(scenario: MetadataScenario, attention: Attention) -> list[tuple[bool, str]]:
+    """What must hold where attention runs; of MLA, what its operators are documented to take."""
+    page = scenario.pool.page_size
+    exact = scenario.host_view == "published" and not scenario.lagging
+    grouped = 1 <= attention.kv_heads <= attention.query_heads <= 16
+    whole = all(request.prefix % page == 0 for batch in scenario.rounds for request in batch)
+    rules = [
+        (scenario.executor == "eager", "attention runs in eager"),
+        (scenario.target in ("mha", "mla"), "attention runs on mha and mla"),
+        (exact, "attention runs on exact lengths"),
+        (grouped and attention.query_heads % attention.kv_heads == 0, "heads must form groups, and be at most 16"),
+        (isfinite(attention.fill), "the fill must be finite"),
+    ]
+    if scenario.target == "mla":
+        rules += [
+            (attention.kv_heads == 1, "MLA has one KV head"),
+            (page in LATENT_PAGE_SIZES, f"MLA runs with pages of {LATENT_PAGE_SIZES}"),
+            (scenario.draft_tokens <= MOST_LATENT_QUERIES, f"MLA runs with at most {MOST_LATENT_QUERIES} draft tokens"),
+            (scenario.mode != "extend" or whole, "an MLA extend starts at a page end: a cached prefix is whole pages"),
+        ]
+    return rules
 
 
 def _why_invalid_batch(scenario: MetadataScenario, batch: tuple[Request, ...]) -> str:

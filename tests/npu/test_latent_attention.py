@@ -356,7 +356,10 @@ REFUSALS = [
     ("sparse_mode is 3: .* it must be 0 for 1 queries", single_refusal(sparse_mode=3, atten_mask=CAUSAL)),
     (r"atten_mask is of shape \[1, 32\]: .* there is none", single_refusal(atten_mask=torch.zeros(1, 32).bool())),
     ("query is of head dimension 256: with rope", by_head_refusal(query=random(5, 3, 256), key=random(5, 3, 256))),
-    ("with rope and D 128 there are no pages", by_head_refusal(block_table=torch.zeros(2, 2).int(), block_size=16)),
+    (
+        "with rope and D 128 there are no pages",
+        by_head_refusal(block_table=torch.zeros(2, 2).int(), block_size=16, key_rope=random(2, 16, 3 * ROPE)),
+    ),
     (r"actual_seq_kvlen is \[2, 9\]: the last must not exceed T of key, 5", by_head_refusal(actual_seq_kvlen=[2, 9])),
     (r"actual_seq_kvlen is \[3, 2\]: .* must not decrease", by_head_refusal(actual_seq_kvlen=[3, 2])),
     (r"actual_seq_kvlen is \[5\]: there must be 2", by_head_refusal(actual_seq_kvlen=[5])),

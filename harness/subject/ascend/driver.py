@@ -191,7 +191,7 @@ class Session:
         return replace(seen, never_built=self.never_built, output=output, accesses=self._bad_accesses())
 
     def _bad_accesses(self) -> tuple[BadAccess, ...]:
-        return tuple(self.forward.accesses) if self.forward is not None else ()
+        return self.forward.accesses if self.forward is not None else ()
 
     def _metadata(self, scenario: MetadataScenario) -> Any:
         backend = self.backend

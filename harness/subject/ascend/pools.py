@@ -15,6 +15,13 @@ HEADS, HEAD_SIZE = 1, 2  # where attention does not run, KV is kept as small as 
 LORA_RANK, ROPE_SIZE = 2, 2
 
 
+def latent_sizes(scenario: MetadataScenario) -> tuple[int, int]:
+    """Dimensions of MLA's latents and of their rope parts."""
+    if scenario.attention is None:
+        return LORA_RANK, ROPE_SIZE
+    return content.LATENT_SIZE, content.ROPE_SIZE
+
+
 #: What decides which page lies where: stride, offset and shared pages of a pool.
 Layout = tuple[int, int, int]
 
@@ -120,9 +127,8 @@ def _kv_pool(scenario: MetadataScenario, size: int, device: str) -> Any:
         "enable_memory_saver": False,
     }
     if scenario.target == "mla":
-        return NPUMLATokenToKVPool(
-            kv_lora_rank=LORA_RANK, qk_rope_head_dim=ROPE_SIZE, index_head_dim=None, layer_num=1, **common
-        )
+        rank, rope = latent_sizes(scenario)
+        return NPUMLATokenToKVPool(kv_lora_rank=rank, qk_rope_head_dim=rope, index_head_dim=None, layer_num=1, **common)
     heads = {"head_num": HEADS, "head_dim": HEAD_SIZE}
     if scenario.attention is not None:
         heads = {"head_num": scenario.attention.kv_heads, "head_dim": content.HEAD_SIZE}

@@ -6,9 +6,10 @@ An attribute that a new release reads and that is missing here is a gap of the d
 from types import SimpleNamespace
 from typing import Any
 
+from harness.scenario import content
 from harness.scenario.metadata import MetadataScenario
 from harness.subject.ascend import releases
-from harness.subject.ascend.pools import DTYPE, HEAD_SIZE, HEADS, LORA_RANK, ROPE_SIZE, Pools
+from harness.subject.ascend.pools import DTYPE, HEAD_SIZE, HEADS, Pools, latent_sizes
 
 DEVICE = "npu"
 
@@ -68,6 +69,7 @@ def model_runner(scenario: MetadataScenario, pools: Pools, arguments: Any, spec_
 def _model_config(scenario: MetadataScenario) -> StandIn:
     from sglang.srt.configs.model_config import AttentionArch
 
+    rank, rope = latent_sizes(scenario)
     return StandIn(
         dtype=DTYPE,
         attention_arch=AttentionArch.MLA if scenario.target == "mla" else AttentionArch.MHA,
@@ -75,7 +77,7 @@ def _model_config(scenario: MetadataScenario) -> StandIn:
         hf_config=StandIn(architectures=["Qwen3ForCausalLM"]),
         num_attention_heads=scenario.attention.query_heads if scenario.attention is not None else HEADS,
         use_alibi=False,
-        kv_lora_rank=LORA_RANK,
-        qk_rope_head_dim=ROPE_SIZE,
-        qk_nope_head_dim=HEAD_SIZE,
+        kv_lora_rank=rank,
+        qk_rope_head_dim=rope,
+        qk_nope_head_dim=HEAD_SIZE if scenario.attention is None else content.HEAD_SIZE,
     )

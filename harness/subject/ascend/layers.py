@@ -1,0 +1,73 @@
+"""The layers whose attention runs: real `RadixAttention` objects, and how the model calls them.
+
+Sources: `RadixAttention.forward`, `deepseek_v2_attention_mla_npu.py` (0.5.15 to 0.5.23).
+"""
+
+from typing import Any
+
+import torch
+
+from harness.scenario import MetadataScenario
+from harness.scenario.content import HEAD_SIZE, LATENT_SIZE, ROPE_SIZE, absorbed, output_size, softmax_scale
+
+
+def layer(scenario: MetadataScenario, projections: torch.Tensor | None) -> Any:
+    """The layer of `scenario`; MLA's extend has keys of every head, and the projection that makes them."""
+    from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
+
+    assert scenario.attention is not None
+    latent = absorbed(scenario)
+    rope = ROPE_SIZE if scenario.target == "mla" else 0
+    by_head = scenario.target == "mla" and not latent
+    made = RadixAttention(
+        num_heads=scenario.attention.query_heads,
+        head_dim=output_size(scenario) + rope,
+        v_head_dim=output_size(scenario),
+        scaling=softmax_scale(scenario),
+        num_kv_heads=scenario.attention.query_heads if by_head else scenario.attention.kv_heads,
+        layer_id=0,
+        attn_type=AttentionType.ENCODER_ONLY if scenario.mode == "draft_block" else AttentionType.DECODER,
+    )
+    if by_head:
+        made.kv_b_proj = _Projection(projections)
+    return made
+
+
+class _Projection:
+    """Stands in for the model's `kv_b_proj`: a linear layer that returns its output and no bias."""
+
+    def __init__(self, projections: torch.Tensor | None) -> None:
+        assert projections is not None
+        self.weight = projections.flatten(0, 1)
+
+    def __call__(self, latent: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return latent @ self.weight.T, None
+
+
+def attend(
+    run: Any,
+    layer: Any,
+    scenario: MetadataScenario,
+    forward_batch: Any,
+    pool: Any,
+    query: torch.Tensor,
+    new: tuple[torch.Tensor, torch.Tensor],
+) -> torch.Tensor:
+    """Call `run`, a forward of the backend, as the model does; `new` is what the step adds to the two caches."""
+    if scenario.target != "mla":
+        return _tensor(run(query.flatten(1), *new, layer, forward_batch))
+    latent, rope = new
+    if absorbed(scenario):
+        nope, query_rope = query[..., :LATENT_SIZE].contiguous(), query[..., LATENT_SIZE:].contiguous()
+        return _tensor(run(nope, latent, latent, layer, forward_batch, q_rope=query_rope, k_rope=rope))
+    # The model writes the cache before it attends, and makes keys and values of the new tokens itself.
+    pool.set_kv_buffer(layer, forward_batch.out_cache_loc, latent, rope)
+    projected = layer.kv_b_proj(latent)[0].view(len(latent), layer.tp_k_head_num, 2 * HEAD_SIZE)
+    key_nope, value = projected[..., :HEAD_SIZE], projected[..., HEAD_SIZE:]
+    key = torch.cat([key_nope, rope.expand(-1, layer.tp_k_head_num, -1)], dim=-1)
+    return _tensor(run(query, key, value, layer, forward_batch, save_kv_cache=False))
+
+
+def _tensor(output: Any) -> torch.Tensor:
+    assert isinstance(output, torch.Tensor)
+    return output

@@ -1,0 +1,52 @@
+"""Watching one round at the operator boundary: the sanitizer's records, and what it objects to."""
+
+from harness.npu.boundary import CacheWrite, Event
+from harness.scenario import MetadataScenario, PageMap, Request
+from harness.scenario.content import slots
+from harness.scenario.observation import BadAccess
+from harness.shadow.record import Shadow
+from harness.subject.ascend.batch import new_positions
+
+
+class Watch:
+    """A listener for the events of one step; `accesses` are those that are wrong, each named once."""
+
+    def __init__(self, scenario: MetadataScenario, batch: tuple[Request, ...], cache_pages: int) -> None:
+        self.accesses: list[BadAccess] = []
+        self._written: dict[int, None] = {}
+        self._shadow = _shadow(scenario, batch, cache_pages)
+        self._shadow.begin_step([request.row for request in batch], [request.prefix for request in batch])
+
+    def __call__(self, event: Event) -> None:
+        """Note what is wrong with an access once, although two caches have the same slots."""
+        if isinstance(event, CacheWrite):
+            self._written[event.cache] = None
+        for one in self._meant(event):
+            for violation in self._shadow.check(one):
+                access = BadAccess(violation.kind, violation.sentence(), violation.consequence)
+                if access not in self.accesses:
+                    self.accesses.append(access)
+
+    def _meant(self, event: Event) -> list[Event]:
+        """A step writes to both caches first: a read of another one is of a copy of both, over which MLA decodes."""
+        if isinstance(event, CacheWrite) or event.cache in self._written or not self._written:
+            return [event]
+        return [event._replace(cache=cache) for cache in self._written]
+
+
+def _shadow(scenario: MetadataScenario, batch: tuple[Request, ...], cache_pages: int) -> Shadow:
+    """Every row owns the pages of its prefix and of two blocks beyond it, as the scheduler reserves them.
+
+    Written is what came before the step: the committed prefix, and what earlier steps of a multi-step draft wrote.
+    """
+    pages = PageMap(scenario)
+    shadow = Shadow(cache_pages, scenario.pool.page_size)
+    starts, _ = new_positions(scenario, batch)
+    for request, start in zip(batch, starts, strict=True):
+        reserved = request.prefix + max(request.new_tokens, 2 * scenario.draft_tokens)
+        table = pages.table(request.row, reserved)
+        shared = min(pages.shared, len(table))
+        shadow.reserve(request.row, table[:shared], shared=True)
+        shadow.reserve(request.row, table[shared:], first_position=shared * scenario.pool.page_size)
+        shadow.wrote(slots(scenario, request.row, range(start)))
+    return shadow
