@@ -16,10 +16,13 @@ from harness.reference.metadata import rows
 from harness.scenario import MetadataScenario, Request, Scenario
 from harness.scenario.observation import Observation, Seen
 
-#: The floor that outputs are held to; a device will have its own.
-FLOOR = "emulated/float32"
 #: Another finite content of slots that nobody has written.
 OTHER_FILL = -5.0
+
+
+def floor(scenario: MetadataScenario) -> str:
+    """The floor that outputs are held to: MLA sums over wider heads. A device will have its own."""
+    return "emulated/float32/mla" if scenario.target == "mla" else "emulated/float32"
 
 
 def _accesses(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
@@ -40,18 +43,28 @@ def _output(scenario: MetadataScenario, index: int, batch: tuple[Request, ...], 
     actual, expected = _reported(seen), outputs(scenario, batch)
     if actual.shape != expected.shape:
         raise MissingField(f"an output of shape {actual.shape} was reported, and {expected.shape} asked for")
-    errors = np.abs(actual - expected).max(axis=(1, 2))
-    limit = bound(FLOOR)
+    by_head = np.abs(actual - expected).max(axis=2)
+    errors = by_head.max(axis=1)
+    limit = bound(floor(scenario))
     wrong = np.flatnonzero(~(errors <= limit))
     if not len(wrong):
         return None
     request, query = _row(scenario, batch, int(wrong[0]))
+    place = f"request {request}, query {query}{_layer(scenario, by_head[wrong[0]])}"
     message = (
-        f"output of request {request}, query {query} is off by {errors[wrong[0]]:.3g}, but should be within "
+        f"output of {place} is off by {errors[wrong[0]]:.3g}, but should be within "
         f"{limit:.3g} of float64 ({len(wrong)} of {len(errors)} rows) [{where(scenario, index, request)}]"
     )
     meaning = "the model computes with attention that is not the one it was trained for: outputs and acceptance suffer"
     return finding("attention-output", "output", "beyond-noise", scenario, message, meaning)
+
+
+def _layer(scenario: MetadataScenario, errors: np.ndarray) -> str:
+    """Which layer a row is most wrong in, where there are two: their heads lie side by side."""
+    if scenario.target != "swa":
+        return ""
+    full, window = np.split(errors, 2)
+    return " of the full layer" if np.isnan(full).any() or full.max() > window.max() else " of the window layer"
 
 
 def _reported(seen: Seen) -> np.ndarray:

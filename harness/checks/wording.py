@@ -3,6 +3,7 @@
 from harness.checks.finding import Finding
 from harness.scenario import MetadataScenario
 from harness.scenario.convention import FAMILY
+from harness.scenario.metadata import Attention
 
 #: What each relation of a wrong length to the right one means for a user.
 OVER = "attention reads KV slots that nobody has written for this request: acceptance falls, error 507015 can follow"
@@ -22,7 +23,7 @@ def where(scenario: MetadataScenario, round_index: int, row: int | None = None) 
     batch = scenario.rounds[round_index]
     parts: list[str] = [scenario.executor, scenario.algorithm, scenario.mode]
     if scenario.target != "mha":
-        parts.append(scenario.target)
+        parts.append(operators(scenario.target, scenario.attention) if scenario.attention else scenario.target)
     if row is not None and row < len(batch):
         parts.append(f"prefix={batch[row].prefix}")
         if batch[row].host_lag:
@@ -40,17 +41,25 @@ def where(scenario: MetadataScenario, round_index: int, row: int | None = None) 
     return ", ".join(parts)
 
 
+def operators(target: str, attention: Attention) -> str:
+    """Which operators attention runs over: its kind, whether ASCEND_USE_FIA is on, and whether there are sinks."""
+    return "-".join([target, *(["fia"] if attention.fia else []), *(["sinks"] if attention.sinks else [])])
+
+
 def finding(
     check: str, field: str, relation_name: str, scenario: MetadataScenario, message: str, meaning: str
 ) -> Finding:
     """Build a finding; its fingerprint holds no number, so that every scenario of one fault has the same.
 
     Algorithms whose workers and backend code are the same share a fingerprint (EAGLE and its relatives). Batches
-    without exact host lengths have fingerprints of their own, since it takes an option to meet them.
+    without exact host lengths have fingerprints of their own, since it takes an option to meet them. So have attention
+    kinds beside MHA where attention runs, by the operators that they select.
     """
     family = FAMILY.get(scenario.algorithm, scenario.algorithm)
     parts = [check, field, family, scenario.executor, scenario.mode, relation_name]
     if scenario.host_view != "published":
         parts.append(f"{scenario.host_view}-host")
+    if scenario.attention is not None and scenario.target != "mha":
+        parts.append(operators(scenario.target, scenario.attention))
     fingerprint = ":".join(parts)
     return Finding(check, fingerprint, scenario.algorithm, scenario.executor, scenario.mode, message, meaning, scenario)

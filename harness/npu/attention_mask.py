@@ -33,6 +33,14 @@ class Masking(NamedTuple):
     before: int
     after: int
 
+    def as_read(self, layout: str, query_lengths: tuple[int, ...]) -> "Masking":
+        """What the device makes of it: of one padded query without rope it reads the whole mask, and nothing else."""
+        whole = self.mask is None or self.mask.shape[-2:] != _COMPRESSED
+        if layout == "TND" or max(query_lengths, default=0) != 1 or not whole:
+            # Assumption: a causal mask of 2048 by 2048 is what the sparse mode says, though documented otherwise.
+            return self
+        return Masking(self.mask, _WHOLE, EVERYTHING, EVERYTHING)
+
     def check(self, arguments: Arguments, layout: str, query_lengths: tuple[int, ...], capacity: int) -> None:
         """Refuse what the device refuses; a row of the block table holds `capacity` positions."""
         mode, mask = self.sparse_mode, self.mask

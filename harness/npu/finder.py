@@ -7,12 +7,21 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from harness.npu import cache_writes, compiler, fused_attention, kernels, modules, paged_attention, partial_attention
+from harness.npu import (
+    cache_writes,
+    compiler,
+    fused_attention,
+    kernels,
+    modules,
+    paged_attention,
+    partial_attention,
+    sink_attention,
+)
 from harness.npu.registry import lookup
 
 # The rooms that register emulations of what is in these packages: they must be loaded before `lookup` is
 # asked.
-_ROOMS = (cache_writes, compiler, fused_attention, kernels, paged_attention, partial_attention)
+_ROOMS = (cache_writes, compiler, fused_attention, kernels, paged_attention, partial_attention, sink_attention)
 _STUBBED = ("sgl_kernel_npu", "torchair", "triton.language.extra.cann")
 
 

@@ -45,13 +45,16 @@ class FusedCall(NamedTuple):
             ropes = self.query.group("query_rope", tensors["query_rope"])
             self._check_rope(queries)
             parts = [torch.cat(pair, dim=-1) for pair in zip(parts, ropes.groups, strict=True)]
-        rows = self._packed(queries) if self.block_table is None else self._paged(queries, self.block_table)
+        masking = self.masking
+        if "query_rope" not in tensors:
+            masking = masking.as_read(self.query.layout, queries.lengths)
+        rows = self._packed(queries, masking) if self.block_table is None else self._paged(queries, masking)
 
         longest = max(queries.lengths, default=0)
         attended, sums = [], []
         for group, found in enumerate(rows):
             key = torch.cat([found["key"], found["key_rope"]], dim=-1) if "key_rope" in found else found["key"]
-            visible = self.masking.visible(group, longest, queries.lengths[group], len(key))
+            visible = masking.visible(group, longest, queries.lengths[group], len(key))
             output, output_sums = attend_with_sums(parts[group], key, found["value"], self.scale, visible, self.sink)
             attended.append(output)
             sums.append(output_sums)
@@ -61,7 +64,7 @@ class FusedCall(NamedTuple):
         arguments.require_emulated(self.query.layout == "TND", "input_layout", f"{self.query.layout} with softmax sums")
         return queries.join(attended), torch.cat(sums).unsqueeze(-1)
 
-    def _paged(self, queries: Grouped, block_table: torch.Tensor) -> Iterator[Rows]:
+    def _paged(self, queries: Grouped, masking: Masking) -> Iterator[Rows]:
         """The rows of each group out of paged caches."""
         arguments = self.arguments
         aligned = self.block_size > 0 and self.block_size % 16 == 0 and self.block_size <= _WIDEST_PAGE
@@ -70,16 +73,17 @@ class FusedCall(NamedTuple):
         caches = {name: self._cache(name, self.tensors[name]) for name in _CACHES if name in self.tensors}
         self._check_caches(caches)
         groups = len(queries.groups)
-        table = table_of(arguments, block_table, groups)
+        assert self.block_table is not None
+        table = table_of(arguments, self.block_table, groups)
         lengths = self._kv_lengths(groups)
         read = PagesRead(arguments.operator, self.kv_lengths_name, table, lengths, queries.lengths)
-        self.masking.check(arguments, self.query.layout, queries.lengths, table.shape[1] * self.block_size)
+        masking.check(arguments, self.query.layout, queries.lengths, table.shape[1] * self.block_size)
 
         read.announce(caches.values())
         for page_numbers, length in zip(read.page_numbers(caches["key"]), lengths, strict=True):
             yield {name: cache.rows(page_numbers, length) for name, cache in caches.items()}
 
-    def _packed(self, queries: Grouped) -> list[Rows]:
+    def _packed(self, queries: Grouped, masking: Masking) -> list[Rows]:
         """The rows of each group out of keys and values that are not cached."""
         arguments, layout = self.arguments, self.query.layout
         if layout != "TND":
@@ -93,7 +97,7 @@ class FusedCall(NamedTuple):
         ends = arguments.lengths(self.kv_lengths_name, self.kv_lengths)
         rows = PackedKeys(arguments, tensors, self.kv_heads, self.kv_lengths_name, ends).groups(len(queries.groups))
         longest = max((len(found["key"]) for found in rows), default=0)
-        self.masking.check(arguments, layout, queries.lengths, longest)
+        masking.check(arguments, layout, queries.lengths, longest)
         return rows
 
     def _check_rope(self, queries: Grouped) -> None:

@@ -1,7 +1,7 @@
 """Attention computed in parts, over different keys, and put together again by the sums of their softmax."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -108,7 +108,7 @@ def npu_ring_mla(
     k_rope: torch.Tensor,
     value: torch.Tensor,
     mask: torch.Tensor,
-    seqlen: torch.Tensor,
+    seqlen: Any,
     head_num: int,
     kv_head_num: int,
     *,

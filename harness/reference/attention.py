@@ -12,6 +12,7 @@ from harness.scenario.content import (
     projections,
     queries,
     ropes,
+    sinks,
     slots,
     softmax_scale,
     values,
@@ -24,7 +25,8 @@ Exact = npt.NDArray[np.float64]
 def outputs(scenario: MetadataScenario, batch: tuple[Request, ...]) -> Exact:
     """Attention of one round: float64 of shape (query rows, query heads, dimension), requests one after the other.
 
-    The dimension is 128, and 512 where MLA attends to latents.
+    The dimension is 128, and 512 where MLA attends to latents. With a sliding window there are twice the heads: those
+    of the full-attention layer, then those of the window layer.
     """
     counts = [query_tokens(scenario, request) for request in batch]
     rows = queries(scenario, sum(counts)).astype(np.float64)
@@ -33,15 +35,31 @@ def outputs(scenario: MetadataScenario, batch: tuple[Request, ...]) -> Exact:
 
 
 def _of_request(scenario: MetadataScenario, request: Request, rows: Exact) -> Exact:
-    """One request: query `j` sees what came before it and itself, or the whole block where the block is a draft."""
+    """One request: query `j` sees what came before it and itself, or the whole block where the block is a draft.
+
+    In a window layer it sees the last `window` positions up to its own, in a draft block too (contract.md).
+    """
     length = kv_length(scenario, request)
     key, value = _keys_and_values(scenario, slots(scenario, request.row, range(length)))
     scores = np.einsum("qhd,khd->hqk", rows, key, optimize=True) * softmax_scale(scenario)
-    if scenario.mode != "draft_block":
-        last_seen = length - len(rows) + np.arange(len(rows))
-        scores[:, np.arange(length)[np.newaxis, :] > last_seen[:, np.newaxis]] = -np.inf
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
+    position = np.arange(length)[np.newaxis, :]
+    own = length - len(rows) + np.arange(len(rows))[:, np.newaxis]
+    visible = [position <= own if scenario.mode != "draft_block" else position < length]
+    if scenario.target == "swa":
+        visible.append((position <= own) & (position > own - scenario.window))
+    return np.concatenate([_softmax(scenario, scores, seen, value) for seen in visible], axis=1)
+
+
+def _softmax(scenario: MetadataScenario, scores: Exact, seen: npt.NDArray[np.bool_], value: Exact) -> Exact:
+    """The values of what is seen, weighted: (query, head, dimension); a sink takes its share of the weight."""
+    assert scenario.attention is not None
+    masked = np.where(seen, scores, -np.inf)
+    sink = np.full((len(scores), 1, 1), -np.inf)
+    if scenario.attention.sinks:
+        sink[:, 0, 0] = sinks(scenario)
+    largest = np.maximum(masked.max(axis=-1, keepdims=True), sink)
+    weights = np.exp(masked - largest)
+    weights /= weights.sum(axis=-1, keepdims=True) + np.exp(sink - largest)
     attended: Exact = np.einsum("hqk,khd->qhd", weights, value, optimize=True)
     return attended
 

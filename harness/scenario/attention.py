@@ -15,12 +15,13 @@ LATENT_HEADS = ((4, 1), (8, 1), (12, 1))
 #: An MLA extend projects its whole prefix to keys of every head.
 MOST_PROJECTED = 256
 MOST_REQUESTS, MOST_TOKENS = 3, 48
+SMALLEST_WINDOW = 2
 SMALLEST_PAGE = 16  # the operators take no smaller block
 
 
 def attention_cells(capabilities: Collection[str]) -> list[Cell]:
     """The cells of `cells` whose forward is run."""
-    return [cell for cell in cells(capabilities) if cell.executor == "eager" and cell.target in ("mha", "mla")]
+    return [cell for cell in cells(capabilities) if cell.executor == "eager"]
 
 
 @st.composite
@@ -32,7 +33,9 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
     drawn = draw(scenarios(cell))
     latent = cell.target == "mla"
     query_heads, kv_heads = draw(st.sampled_from(LATENT_HEADS if latent else HEADS), label="heads")
-    attention = Attention(fia=draw(st.booleans(), label="ASCEND_USE_FIA"), query_heads=query_heads, kv_heads=kv_heads)
+    operators = [(fia, sinks) for fia in (False, True) for sinks in (False, True) if cell.target == "swa" or not sinks]
+    fia, sinks = draw(st.sampled_from(operators), label="ASCEND_USE_FIA, sinks")
+    attention = Attention(fia=fia, sinks=sinks, query_heads=query_heads, kv_heads=kv_heads)
     page = max(drawn.pool.page_size, SMALLEST_PAGE)
     if latent:
         page = page if page in LATENT_PAGE_SIZES else max(LATENT_PAGE_SIZES)
@@ -42,7 +45,9 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
         rounds = tuple(tuple(_after_whole_pages(request, page) for request in batch) for batch in rounds)
     committed = min(request.prefix for batch in rounds for request in batch) // page
     pool = replace(drawn.pool, page_size=page, rows=MOST_REQUESTS, shared_pages=min(drawn.pool.shared_pages, committed))
-    return replace(drawn, attention=attention, rounds=_renumbered(rounds), pool=pool, host_dtype="int64")
+    window = max(drawn.window, SMALLEST_WINDOW) if drawn.window else 0
+    rounds = _renumbered(rounds)
+    return replace(drawn, attention=attention, rounds=rounds, pool=pool, window=window, host_dtype="int64")
 
 
 def _after_whole_pages(request: Request, page: int) -> Request:

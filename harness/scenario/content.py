@@ -52,6 +52,12 @@ def projections(scenario: MetadataScenario) -> Values:
     return drawn / np.float32(np.sqrt(LATENT_SIZE))
 
 
+def sinks(scenario: MetadataScenario) -> Values:
+    """The score of each query head's sink: float32 of shape (query heads,)."""
+    assert scenario.attention is not None
+    return _content(scenario.attention.query_heads, 1, 7, 1).reshape(-1)
+
+
 def queries(scenario: MetadataScenario, rows: int) -> Values:
     """Query rows of a round: float32 of shape (rows, query heads, dimension); of MLA the last 64 are the rope part."""
     assert scenario.attention is not None

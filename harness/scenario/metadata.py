@@ -57,12 +57,14 @@ class Attention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Attention really runs over the metadata: heads of 128, float32, and what the scenario's content module says.
 
     `fia` is ASCEND_USE_FIA, which selects the operators; `fill` is what every slot holds that nobody has written.
+    With `sinks`, each query head has one more score that has no value, as in gpt-oss and MiMo-V2.
     """
 
     fia: bool = False
     query_heads: int = 2
     kv_heads: int = 1
     fill: float = 3.0
+    sinks: bool = False
 
 
 class MetadataScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="metadata"):
@@ -146,6 +148,10 @@ class PageMap:
         A hybrid pool has as many window pages as full pages here, so that every position is mapped.
         """
         return self.pages + 1 - page
+
+    def swa_slot(self, slot: Pages) -> Pages:
+        """The slot of the sliding-window pool that `slot` of the full pool maps to."""
+        return self.swa_page(slot // self.page_size) * self.page_size + slot % self.page_size
 
     def slot(self, row: int, position: int) -> int:
         """KV slot of logical `position` of `row`."""

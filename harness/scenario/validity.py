@@ -67,10 +67,14 @@ def _attention_rules(scenario: MetadataScenario, attention: Attention) -> list[t
     whole = all(request.prefix % page == 0 for batch in scenario.rounds for request in batch)
     rules = [
         (scenario.executor == "eager", "attention runs in eager"),
-        (scenario.target in ("mha", "mla"), "attention runs on mha and mla"),
         (exact, "attention runs on exact lengths"),
         (grouped and attention.query_heads % attention.kv_heads == 0, "heads must form groups, and be at most 16"),
         (isfinite(attention.fill), "the fill must be finite"),
+        (scenario.target == "swa" or not attention.sinks, "sinks go with the target swa"),
+        (
+            scenario.target != "swa" or scenario.window >= 2,
+            "a window layer sees 2 positions or more: sglang's 0 is none",
+        ),
     ]
     if scenario.target == "mla":
         rules += [

@@ -116,11 +116,11 @@ PLANTED = [
 
 @pytest.mark.parametrize("fault", PLANTED, ids=str)
 def test_a_planted_fault_is_found_and_named(fault: Planted) -> None:
-    from harness.checks.attention import FLOOR
+    from harness.checks.attention import floor
     from harness.checks.noise import bound
 
     relation, message = fault.expected
-    assert fault.reported() == (relation, message.replace("{limit}", f"{bound(FLOOR):.3g}"))
+    assert fault.reported() == (relation, message.replace("{limit}", f"{bound(floor(fault.scenario)):.3g}"))
 
 
 @pytest.mark.parametrize("check", [POISON, OUTPUT], ids=lambda check: check.id)

@@ -11,26 +11,36 @@ from harness.scenario import MetadataScenario
 from harness.scenario.content import HEAD_SIZE, LATENT_SIZE, ROPE_SIZE, absorbed, output_size, softmax_scale
 
 
-def layer(scenario: MetadataScenario, projections: torch.Tensor | None) -> Any:
-    """The layer of `scenario`; MLA's extend has keys of every head, and the projection that makes them."""
+def layers(scenario: MetadataScenario, projections: torch.Tensor | None) -> list[Any]:
+    """The layers of `scenario`: one, and where there is a sliding window a second one that has it.
+
+    MLA's extend has keys of every head, and the projection that makes them. sglang's `sliding_window_size` is how many
+    positions are seen before a query's own. A draft block is causal in a window layer (`dflash.py`, 0.5.23).
+    """
+    made = [_layer(scenario, 0)]
+    if scenario.target == "swa":
+        made.append(_layer(scenario, 1, scenario.window - 1))
+    if scenario.target == "mla" and not absorbed(scenario):
+        made[0].kv_b_proj = _Projection(projections)
+    return made
+
+
+def _layer(scenario: MetadataScenario, number: int, window: int = -1) -> Any:
     from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
 
     assert scenario.attention is not None
-    latent = absorbed(scenario)
-    rope = ROPE_SIZE if scenario.target == "mla" else 0
-    by_head = scenario.target == "mla" and not latent
-    made = RadixAttention(
+    by_head = scenario.target == "mla" and not absorbed(scenario)
+    whole_block = scenario.mode == "draft_block" and window == -1
+    return RadixAttention(
         num_heads=scenario.attention.query_heads,
-        head_dim=output_size(scenario) + rope,
+        head_dim=output_size(scenario) + (ROPE_SIZE if scenario.target == "mla" else 0),
         v_head_dim=output_size(scenario),
         scaling=softmax_scale(scenario),
         num_kv_heads=scenario.attention.query_heads if by_head else scenario.attention.kv_heads,
-        layer_id=0,
-        attn_type=AttentionType.ENCODER_ONLY if scenario.mode == "draft_block" else AttentionType.DECODER,
+        layer_id=number,
+        sliding_window_size=window,
+        attn_type=AttentionType.ENCODER_ONLY if whole_block else AttentionType.DECODER,
     )
-    if by_head:
-        made.kv_b_proj = _Projection(projections)
-    return made
 
 
 class _Projection:
@@ -52,10 +62,12 @@ def attend(
     pool: Any,
     query: torch.Tensor,
     new: tuple[torch.Tensor, torch.Tensor],
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
     """Call `run`, a forward of the backend, as the model does; `new` is what the step adds to the two caches."""
     if scenario.target != "mla":
-        return _tensor(run(query.flatten(1), *new, layer, forward_batch))
+        extra = {} if sinks is None else {"sinks": sinks}
+        return _tensor(run(query.flatten(1), *new, layer, forward_batch, **extra))
     latent, rope = new
     if absorbed(scenario):
         nope, query_rope = query[..., :LATENT_SIZE].contiguous(), query[..., LATENT_SIZE:].contiguous()

@@ -9,12 +9,15 @@ from harness.subject.ascend.batch import new_positions
 
 
 class Watch:
-    """A listener for the events of one step; `accesses` are those that are wrong, each named once."""
+    """A listener for the events of one layer's step; `accesses` are those that are wrong, each named once.
 
-    def __init__(self, scenario: MetadataScenario, batch: tuple[Request, ...], cache_pages: int) -> None:
+    The layer is one of the full pool or, with `window`, of the window pool.
+    """
+
+    def __init__(self, scenario: MetadataScenario, batch: tuple[Request, ...], cache_pages: int, window: bool) -> None:
         self.accesses: list[BadAccess] = []
         self._written: dict[int, None] = {}
-        self._shadow = _shadow(scenario, batch, cache_pages)
+        self._shadow = _shadow(scenario, batch, cache_pages, window)
         self._shadow.begin_step([request.row for request in batch], [request.prefix for request in batch])
 
     def __call__(self, event: Event) -> None:
@@ -34,19 +37,22 @@ class Watch:
         return [event._replace(cache=cache) for cache in self._written]
 
 
-def _shadow(scenario: MetadataScenario, batch: tuple[Request, ...], cache_pages: int) -> Shadow:
+def _shadow(scenario: MetadataScenario, batch: tuple[Request, ...], cache_pages: int, window: bool) -> Shadow:
     """Every row owns the pages of its prefix and of two blocks beyond it, as the scheduler reserves them.
 
-    Written is what came before the step: the committed prefix, and what earlier steps of a multi-step draft wrote.
+    Written is what came before the step: the committed prefix, and what earlier steps of a multi-step draft wrote. In
+    the window pool, what has left the window counts, too: an operator is told of all positions, and which of them it
+    sees is judged by the outputs.
     """
     pages = PageMap(scenario)
     shadow = Shadow(cache_pages, scenario.pool.page_size)
     starts, _ = new_positions(scenario, batch)
     for request, start in zip(batch, starts, strict=True):
         reserved = request.prefix + max(request.new_tokens, 2 * scenario.draft_tokens)
-        table = pages.table(request.row, reserved)
+        table = [pages.swa_page(page) if window else page for page in pages.table(request.row, reserved)]
         shared = min(pages.shared, len(table))
         shadow.reserve(request.row, table[:shared], shared=True)
         shadow.reserve(request.row, table[shared:], first_position=shared * scenario.pool.page_size)
-        shadow.wrote(slots(scenario, request.row, range(start)))
+        own = slots(scenario, request.row, range(start))
+        shadow.wrote(pages.swa_slot(own) if window else own)
     return shadow
