@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from harness.scenario import GateScenario, MetadataScenario, Pool, Request, Scenario
+from harness.scenario.attention import attention_cells, attention_scenarios
 from harness.scenario.convention import CONVENTION, DFLASH_FAMILY
+from harness.scenario.metadata import Attention
 from harness.scenario.strategies import Cell, boundary_prefixes, cells, scenarios
 from harness.scenario.sweep import sweep, sweep_prefixes
 from harness.scenario.validity import MODES, why_invalid
-from tests.ideal import CELLS, CONTRACT_EXAMPLE, SAME, drawn
+from tests.ideal import CAPABILITIES, CELLS, CONTRACT_EXAMPLE, SAME, drawn
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
@@ -260,7 +262,29 @@ def pair(first: Request, second: Request) -> MetadataScenario:
     return replace(CONTRACT_EXAMPLE, rounds=((first, second),))
 
 
-@pytest.mark.parametrize("scenario", [CONTRACT_EXAMPLE, EXTEND, DECODE, DRAFT, DRAFT_EXTEND, GRAPH, GateScenario("")])
+ATTENDS = replace(CONTRACT_EXAMPLE, attention=Attention())
+LATENT = replace(ATTENDS, target="mla")
+WINDOW = replace(ATTENDS, target="swa", window=8)
+LATENT_EXTEND = replace(EXTEND, target="mla", attention=Attention(), rounds=((Request(128, new_tokens=3),),))
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        CONTRACT_EXAMPLE,
+        EXTEND,
+        DECODE,
+        DRAFT,
+        DRAFT_EXTEND,
+        GRAPH,
+        GateScenario(""),
+        ATTENDS,
+        LATENT,
+        WINDOW,
+        LATENT_EXTEND,
+        replace(WINDOW, attention=Attention(sinks=True)),
+    ],
+)
 def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
     assert why_invalid(scenario) == ""
 
@@ -331,10 +355,42 @@ def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
         ),
         (single(Request(5, host_lag=-6)), "host_lag=-6 puts the host's prefix outside the context"),
         (single(Request(1020, host_lag=5)), "host_lag=5 puts the host's prefix outside the context"),
+        (replace(ATTENDS, executor="graph", buckets=(2,)), "attention runs in eager"),
+        (single(Request(5, host_lag=1), ATTENDS), "attention runs on exact lengths"),
+        (replace(ATTENDS, host_view="bound"), "attention runs on exact lengths"),
+        (replace(ATTENDS, attention=Attention(query_heads=3, kv_heads=2)), "heads must form groups, and be at most 16"),
+        (replace(ATTENDS, attention=Attention(query_heads=32)), "heads must form groups, and be at most 16"),
+        (replace(ATTENDS, attention=Attention(fill=float("nan"))), "the fill must be finite"),
+        (replace(ATTENDS, attention=Attention(sinks=True)), "sinks go with the target swa"),
+        (replace(WINDOW, window=1), "a window layer sees 2 positions or more: sglang's 0 is none"),
+        (replace(LATENT, attention=Attention(query_heads=4, kv_heads=2)), "MLA has one KV head"),
+        (replace(LATENT, pool=Pool(page_size=64)), "MLA runs with pages of (16, 128)"),
+        (replace(LATENT, draft_tokens=17), "MLA runs with at most 16 draft tokens"),
+        (
+            single(Request(5, new_tokens=3), LATENT_EXTEND),
+            "an MLA extend starts at a page end: a cached prefix is whole pages",
+        ),
     ],
 )
 def test_a_broken_rule_is_named(scenario: MetadataScenario, sentence: str) -> None:
     assert sentence == why_invalid(scenario)
+
+
+@pytest.mark.parametrize("cell", attention_cells(CAPABILITIES), ids=str)
+@SAME
+@given(data=st.data())
+def test_a_drawn_scenario_whose_attention_runs_can_be(cell: Cell, data: st.DataObject) -> None:
+    scenario = data.draw(attention_scenarios(cell))
+
+    assert why_invalid(scenario) == ""
+    assert (scenario.mode, scenario.target, scenario.executor) == (cell.mode, cell.target, "eager")
+    assert scenario.attention is not None
+
+
+def test_attention_runs_in_every_mode_and_over_every_attention_kind() -> None:
+    eager = [cell for cell in CELLS if cell.executor == "eager"]
+
+    assert attention_cells(CAPABILITIES) == eager
 
 
 def test_a_rule_is_held_in_every_round() -> None:

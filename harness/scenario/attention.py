@@ -40,7 +40,8 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
     if latent:
         page = page if page in LATENT_PAGE_SIZES else max(LATENT_PAGE_SIZES)
         drawn = replace(drawn, draft_tokens=min(drawn.draft_tokens, MOST_LATENT_QUERIES))
-    rounds = tuple(tuple(_small(request) for request in batch[:MOST_REQUESTS]) for batch in drawn.rounds[:1])
+    most = drawn.draft_tokens if cell.mode == "draft_extend" else MOST_TOKENS
+    rounds = tuple(tuple(_small(request, most) for request in batch[:MOST_REQUESTS]) for batch in drawn.rounds[:1])
     if latent and cell.mode == "extend":
         rounds = tuple(tuple(_after_whole_pages(request, page) for request in batch) for batch in rounds)
     committed = min(request.prefix for batch in rounds for request in batch) // page
@@ -55,8 +56,8 @@ def _after_whole_pages(request: Request, page: int) -> Request:
     return replace(request, prefix=min(request.prefix, MOST_PROJECTED) // page * page)
 
 
-def _small(request: Request) -> Request:
-    return replace(request, new_tokens=min(request.new_tokens, MOST_TOKENS), host_lag=0)
+def _small(request: Request, most: int) -> Request:
+    return replace(request, new_tokens=min(request.new_tokens, most), host_lag=0)
 
 
 def _renumbered(rounds: tuple[tuple[Request, ...], ...]) -> tuple[tuple[Request, ...], ...]:

@@ -22,6 +22,15 @@ DRAFT = replace(VERIFY, algorithm="EAGLE", mode="draft_decode", draft_tokens=5, 
 DRAFT_EXTEND = replace(
     VERIFY, algorithm="EAGLE", mode="draft_extend", draft_tokens=3, rounds=((Request(5, new_tokens=2),),)
 )
+MLA = MetadataScenario(
+    "EAGLE",
+    "target_verify",
+    ((Request(5), Request(20, row=2)),),
+    draft_tokens=2,
+    target="mla",
+    attention=Attention(kv_heads=1),
+)
+WINDOW = replace(MLA, target="swa", window=3, attention=Attention(fia=True, sinks=True))
 EXTEND = MetadataScenario("NONE", "extend", ((Request(130, new_tokens=3),),), attention=Attention(fia=True))
 
 NEVER_WRITTEN = BadAccess(
@@ -33,13 +42,13 @@ def accesses(observed: Observation) -> Observation:
     return Observation((replace(observed.seen[0], accesses=(NEVER_WRITTEN,)),))
 
 
-def shifted(row: int, by: float) -> Plant:
+def shifted(row: int, by: float, head: int = 1) -> Plant:
     """The fault of one output row that is off."""
 
     def plant(observed: Observation) -> Observation:
         assert observed.seen[0].output is not None
         values = np.array(observed.seen[0].output.values)
-        values[row, 1, 7] += by
+        values[row, head, 7] += by
         return Observation((replace(observed.seen[0], output=Floats.of(values)),))
 
     return plant
@@ -102,6 +111,32 @@ PLANTED = [
         shifted(2, 0.5),
         "beyond-noise",
         "output of request 0, query 2 is off by 0.5, but should be within {limit} of float64 (1 of 3 rows)",
+    ),
+    Planted(
+        "a row of MLA is off",
+        OUTPUT,
+        MLA,
+        shifted(1, 0.5),
+        "beyond-noise:mla",
+        "output of request 0, query 1 is off by 0.5, but should be within {limit} of float64 (1 of 4 rows)",
+    ),
+    Planted(
+        "a row of the full layer is off",
+        OUTPUT,
+        WINDOW,
+        shifted(1, 0.5),
+        "beyond-noise:swa-fia-sinks",
+        "output of request 0, query 1 of the full layer is off by 0.5, "
+        "but should be within {limit} of float64 (1 of 4 rows)",
+    ),
+    Planted(
+        "a row of the window layer is off",
+        OUTPUT,
+        WINDOW,
+        shifted(1, 0.5, head=3),
+        "beyond-noise:swa-fia-sinks",
+        "output of request 0, query 1 of the window layer is off by 0.5, "
+        "but should be within {limit} of float64 (1 of 4 rows)",
     ),
     Planted(
         "a row of an extend is no number",

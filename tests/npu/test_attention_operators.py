@@ -285,6 +285,20 @@ def test_windows_and_sinks(sinks: list[float] | None, window: int) -> None:
     _agree(found, batch.reference(within, sinks))
 
 
+def test_a_single_padded_query_reads_the_whole_mask_whatever_the_sparse_mode() -> None:
+    batch = _batch((1, 1), (9, 30))
+    mask = torch.ones(2, 1, batch.table.shape[1] * 16, dtype=torch.bool)
+    mask[0, :, 2:9] = mask[1, :, 20:30] = False
+    by_head = {"query": batch.query.unsqueeze(1), "input_layout": "BSND"}
+    band = batch.padded(**by_head, atten_mask=mask, sparse_mode=4, pre_tokens=3, next_tokens=0)
+    found, _ = npu_fused_infer_attention_score(**band)
+
+    def not_hidden(query: int, position: int, queries: int, positions: int) -> bool:
+        return position >= (2 if positions == 9 else 20)
+
+    _agree(found, batch.reference(not_hidden))
+
+
 def test_left_up_causality_counts_from_the_first_position() -> None:
     batch = _batch((3, 2), (20, 7))
     found, _ = npu_fused_infer_attention_score(**batch.fused(sparse_mode=2))

@@ -7,6 +7,9 @@ from harness.scenario.observation import BadAccess
 from harness.shadow.record import Shadow
 from harness.subject.ascend.batch import new_positions
 
+#: A layer has two caches: keys and values, or latents and rope parts.
+BOTH = 2
+
 
 class Watch:
     """A listener for the events of one layer's step; `accesses` are those that are wrong, each named once.
@@ -32,7 +35,7 @@ class Watch:
 
     def _meant(self, event: Event) -> list[Event]:
         """A step writes to both caches first: a read of another one is of a copy of both, over which MLA decodes."""
-        if isinstance(event, CacheWrite) or event.cache in self._written or not self._written:
+        if isinstance(event, CacheWrite) or event.cache in self._written or len(self._written) < BOTH:
             return [event]
         return [event._replace(cache=cache) for cache in self._written]
 
