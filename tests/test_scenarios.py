@@ -377,7 +377,7 @@ def test_a_broken_rule_is_named(scenario: MetadataScenario, sentence: str) -> No
 
 
 @pytest.mark.parametrize("cell", attention_cells(CAPABILITIES), ids=str)
-@SAME
+@settings(SAME, max_examples=15)
 @given(data=st.data())
 def test_a_drawn_scenario_whose_attention_runs_can_be(cell: Cell, data: st.DataObject) -> None:
     scenario = data.draw(attention_scenarios(cell))
