@@ -42,6 +42,14 @@ Device = Annotated[str, typer.Option("--device", help="emulated or npu.")]
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="Search and shrink everything anew, also what a pinned case shows already.")
 ]
+Through = Annotated[
+    Optional[str],
+    typer.Option(
+        "--through",
+        metavar="COMMAND",
+        help="Start the subject through this command, which is put in front of its own (prlimit, taskset, a wrapper).",
+    ),
+]
 JsonFile = Annotated[Optional[Path], typer.Option("--json", metavar="FILE", help="Write the result as JSON.")]
 
 
@@ -55,9 +63,10 @@ def check(
     fresh: Fresh = False,
     json: JsonFile = None,
     junit: Annotated[Optional[Path], typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None,
+    through: Through = None,
 ) -> None:
     """Run the checks on one sglang."""
-    raise typer.Exit(commands.check(sglang, group or [], profile, seed, device, fresh, json, junit))
+    raise typer.Exit(commands.check(sglang, group or [], profile, seed, device, fresh, json, junit, through))
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """What each command does, with plain arguments; `cli.py` only parses them."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,11 +24,12 @@ from harness.report import json as json_report
 from harness.report.comparison import Replayed, show_replay
 from harness.report.junit import junit as junit_report
 from harness.report.progress import Bars
-from harness.report.replay import write_cases
+from harness.report.replay import unanswered_sentence, write_cases
 from harness.report.terminal import show_run, show_scan
-from harness.scenario.case import Case, read_case
+from harness.scenario.case import Case, read_cases
 from harness.scenario.pinned import pinned_cases
 from harness.subject import wheels
+from harness.subject.pending import unanswered
 from harness.subject.source import Source, resolve
 from harness.subject.supervisor import Supervisor
 
@@ -45,10 +47,12 @@ def check(
     fresh: bool,
     json_file: Path | None,
     junit_file: Path | None,
+    through: str | None = None,
 ) -> Exit:
     """Run the checks on one sglang, show the result and write the files that were asked for."""
-    plan = _plan(groups, profile, seed, device, fresh)
+    plan = _plan(groups, profile, seed, device, fresh)._replace(through=_words(through))
     with Bars(Console(stderr=True)) as bars:
+        _mention_unanswered(bars)
         source = resolve(spec, bars.note)
         run = run_plan(
             source, plan, lambda stage, done, total: bars.advance(f"sglang {source.release}", stage, done, total)
@@ -74,6 +78,7 @@ def scan(
     """Run the checks on every release from `first` to `last`, show the history and write the JSON asked for."""
     plan = _plan(groups, profile, seed, "emulated", fresh)
     with Bars(Console(stderr=True)) as bars:
+        _mention_unanswered(bars)
         releases = wheels.releases_between(first, last, bars.note)
         sources = [resolve(release, bars.note) for release in releases]
         runs = scan_releases(sources, plan, lambda release, *rest: bars.advance(f"sglang {release}", *rest))
@@ -93,33 +98,47 @@ def combined(runs: Sequence[Run]) -> Exit:
 
 
 def replay(case_file: Path, specs: Sequence[str], device: str) -> Exit:
-    """Run one case on each of `specs`, or on the default sglang, and show them side by side.
+    """Run the cases of a file on each of `specs`, or on the default sglang, and show them side by side.
 
-    A case that names its check is judged by that check; one that names none by all that apply.
+    A case that names its check is judged by that check; one that names none by all that apply. Of several cases those
+    are shown that some sglang did not pass.
     """
-    case = read_case(case_file)
-    if case.check and case.check not in CHECKS:
-        raise UsageError(f"{case_file} names the check {case.check!r}, which this harness does not have.")
+    cases = read_cases(case_file)
+    for case in cases:
+        if case.check and case.check not in CHECKS:
+            raise UsageError(f"{case_file} names the check {case.check!r}, which this harness does not have.")
     _require_device(device)
     with Bars(Console(stderr=True)) as bars:
         sources = [resolve(spec, bars.note) for spec in specs] or [resolve(None, bars.note)]
-        replays = [_replayed(source, case, device) for source in sources]
-    show_replay(_output(), case.scenario, replays)
-    outcomes = [outcome.verdict.value for replay in replays for outcome in replay.outcomes.values()]
+        side_by_side = list(zip(*(_replayed(source, cases, device) for source in sources), strict=True))
+    console = _output()
+    outcomes = []
+    for case, replays in zip(cases, side_by_side, strict=True):
+        own = [outcome.verdict.value for replay in replays for outcome in replay.outcomes.values()]
+        faultless = all(replay.observation.fault is None for replay in replays) and set(own) <= {"pass", "not run"}
+        if len(cases) == 1 or not faultless:
+            show_replay(console, case.scenario, replays)
+        outcomes += own
+    if len(cases) > 1:
+        console.print(f"{len(cases)} scenarios were replayed; what is not shown above was answered and passed.")
     if "fail" in outcomes:
         return Exit.FINDINGS
     return Exit.PASSED if outcomes and set(outcomes) == {"pass"} else Exit.UNKNOWN
 
 
-def _replayed(source: Source, case: Case, device: str) -> Replayed:
-    checks = [CHECKS[case.check]] if case.check else list(CHECKS.values())
-    outcomes: dict[Check, Outcome] = {}
+def _replayed(source: Source, cases: Sequence[Case], device: str) -> list[Replayed]:
+    """Each scenario is asked alone first, so that one that costs the subject, or the machine, is known by itself."""
+    replays = []
     with Supervisor(source, device) as supervisor:
-        for one in (check for check in checks if check.applies(case.scenario)):
-            observations = supervisor.observe(Trial.needed(one, case.scenario))
-            outcomes[one] = one.outcome(case.scenario, observations)
-        (observation,) = supervisor.observe([case.scenario])
-        return Replayed(supervisor.info, observation, outcomes)
+        for case in cases:
+            (observation,) = supervisor.observe([case.scenario])
+            checks = [CHECKS[case.check]] if case.check else list(CHECKS.values())
+            outcomes: dict[Check, Outcome] = {}
+            for one in (check for check in checks if check.applies(case.scenario)):
+                observations = supervisor.observe(Trial.needed(one, case.scenario))
+                outcomes[one] = one.outcome(case.scenario, observations)
+            replays.append(Replayed(supervisor.info, observation, outcomes))
+    return replays
 
 
 class _Output(Console):
@@ -156,6 +175,19 @@ def _plan(groups: Sequence[str], profile: str, seed: int | None, device: str, fr
     _require_device(device)
     pinned = () if fresh else tuple(pinned_cases().values())
     return Plan(tuple(groups), profile_named(profile), seed, device, pinned)
+
+
+def _words(through: str | None) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(through or ""))
+    except ValueError as error:
+        raise UsageError(f"--through {through!r} is no command: {error}.") from error
+
+
+def _mention_unanswered(bars: Bars) -> None:
+    """Tell of every scenario whose harness ended before its answer came."""
+    for left in unanswered():
+        bars.note(unanswered_sentence(left))
 
 
 def _require_device(device: str) -> None:

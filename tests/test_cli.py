@@ -22,6 +22,8 @@ from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.case import SCHEMA, Case, write_case
 from harness.scenario.observation import Observation
 from harness.subject.frames import SubjectInfo
+from harness.subject.losses import Losses
+from harness.subject.pending import Pending
 from harness.subject.source import ASCEND_BACKEND, Source
 from tests import ideal
 from tests.campaign.planted import block_added_twice
@@ -95,7 +97,8 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Observe], None]:
 
     def install(observe: Observe) -> None:
         class InProcess:
-            def __init__(self, source: Source, device: str) -> None:
+            def __init__(self, source: Source, device: str, through: Sequence[str] = ()) -> None:
+                self.losses, self.faults = Losses(), {}
                 self.info = SubjectInfo("ascend", source.release, device, {}, ("DFLASH",), "", source.spec)
 
             def __enter__(self) -> "InProcess":
@@ -321,7 +324,7 @@ def test_a_check_that_finds_something_ends_with_1(harness: Command, use: Use, sg
 def test_a_subject_that_cannot_be_started_ends_with_3(
     harness: Command, monkeypatch: pytest.MonkeyPatch, sglang: Path
 ) -> None:
-    def refuse(source: Source, device: str) -> None:
+    def refuse(source: Source, device: str, through: Sequence[str]) -> None:
         raise CannotJudge("sglang is no subject: it died while starting.")
 
     monkeypatch.setattr(campaign, "Supervisor", refuse)
@@ -371,6 +374,44 @@ def test_a_case_without_a_check_is_judged_by_all_that_apply(
     assert ended.status == 0
     applying = [check.id for check in CHECKS.values() if check.applies(CASE.scenario)]
     assert [check_id for check_id in applying if f"│ {check_id} " not in ended.out] == []
+
+
+@pytest.fixture
+def left(sglang: Path) -> str:
+    """The replay command of a frame that an earlier harness has left unanswered."""
+    pending = Pending(Source(str(sglang), "git", str(sglang), "0.5.18"), "emulated")
+    pending.write([CASE.scenario, GateScenario("npu")])
+    pending.lock.close()
+    return f"harness replay {pending.path} --sglang {sglang}"
+
+
+def test_what_an_earlier_harness_left_unanswered_is_told_with_its_replay_command(
+    harness: Command, use: Use, sglang: Path, left: str
+) -> None:
+    use(ideal.observe)
+    ended = harness("check", "--sglang", sglang, "--group", "guard", "--fresh")
+    folder = Path(shlex.split(left)[2]).parent
+    assert ended.err.splitlines()[0] == (
+        f"an earlier run ended before sglang {sglang} had answered: `{left}` asks again; delete {folder} to forget it."
+    )
+    assert ended.status == 0
+
+
+def test_of_several_cases_a_replay_shows_those_that_did_not_pass(harness: Command, use: Use, left: str) -> None:
+    use(
+        lambda scenarios: [
+            refused([one])[0] if one == GateScenario("npu") else ideal.observation(one) for one in scenarios
+        ]
+    )
+    ended = harness(*shlex.split(left)[1:])
+    assert ended.status == 1
+    assert "start DFLASH with device='npu'" in ended.out
+    assert "DFLASH target_verify" not in ended.out
+    assert "2 scenarios were replayed; what is not shown above was answered and passed." in ended.out
+
+
+def test_a_command_that_cannot_be_read_is_wrong_use(harness: Command) -> None:
+    assert_one_sentence(harness("check", "--through", "'open"), 2, '--through "\'open" is no command')
 
 
 def test_json_and_junit_are_written_where_they_are_asked_for(

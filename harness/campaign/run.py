@@ -25,6 +25,7 @@ from harness.scenario.case import Case
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
 from harness.subject.frames import SubjectInfo
+from harness.subject.losses import Losses, LostScenario
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
 
@@ -35,7 +36,10 @@ Progress = Callable[[str, int, int], None]
 
 
 class Run(msgspec.Struct, frozen=True):
-    """The outcome of a run. `unknown` says, per check or for `subject`, why something could not be judged."""
+    """The outcome of a run. `unknown` says, per check or for `subject`, why something could not be judged.
+
+    `losses` counts how often the subject was lost, and `lost` are the scenarios that do it every time.
+    """
 
     subject: SubjectInfo
     profile: str
@@ -43,6 +47,8 @@ class Run(msgspec.Struct, frozen=True):
     checks: dict[str, Counts]
     findings: list[Finding]
     unknown: dict[str, str] = {}
+    losses: Losses = msgspec.field(default_factory=Losses)
+    lost: tuple[LostScenario, ...] = ()
 
     @property
     def exit_status(self) -> Exit:
@@ -56,7 +62,7 @@ class Plan(NamedTuple):
     """What to run: the check groups (all where empty), the profile, the seed and the device.
 
     `pinned` cases are judged first, by the checks of the group of their own check (by all, if they name none):
-    what they show need not be searched for and shrunk again.
+    what they show need not be searched for and shrunk again. The subject is started through the command `through`.
     """
 
     groups: tuple[str, ...]
@@ -64,6 +70,7 @@ class Plan(NamedTuple):
     seed: int | None
     device: str = "emulated"
     pinned: tuple[Case, ...] = ()
+    through: tuple[str, ...] = ()
 
 
 def no_subject(source: Source, plan: Plan, why: str) -> Run:
@@ -76,21 +83,22 @@ def run(source: Source, plan: Plan, progress: Progress = lambda stage, done, tot
     """Run `plan` on `source`; a subject that cannot be started or kept is a run with nothing but `unknown`."""
     checks = checks_of(plan.groups)
     try:
-        supervisor = Supervisor(source, plan.device)
+        supervisor = Supervisor(source, plan.device, plan.through)
     except CannotJudge as error:
         return no_subject(source, plan, str(error))
     info = supervisor.info
     checks = [check for check in checks if not check.needs or check.needs in info.capabilities]
     tally = Tally([check.id for check in checks])
-    lost = {}
+    given_up = {}
     with supervisor:
         try:
             _everything(supervisor, plan, checks, tally, progress)
         except CannotJudge as error:
-            lost = {"subject": str(error)}
-    unknown = lost or dict.fromkeys(tally.never_ran, "it never ran") | tally.reasons
+            given_up = {"subject": str(error)}
+    unknown = given_up or dict.fromkeys(tally.never_ran, "it never ran") | tally.reasons
     findings = sorted(tally.findings.values(), key=lambda finding: finding.fingerprint)
-    return Run(info, plan.profile.name, plan.seed, tally.checks, findings, unknown)
+    lost = tuple(LostScenario(scenario, fault) for scenario, fault in supervisor.faults.items())
+    return Run(info, plan.profile.name, plan.seed, tally.checks, findings, unknown, supervisor.losses, lost)
 
 
 def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tally: Tally, progress: Progress) -> None:

@@ -72,10 +72,13 @@ def describe(scenario: Scenario) -> list[str]:
 
 def _seen(observation: Observation) -> dict[str, str]:
     if observation.fault is not None:
-        return {"fault": f"{observation.fault.cause}: {observation.fault.reason}"}
+        rows = {"fault": f"{observation.fault.cause}: {observation.fault.reason}"}
+        if observation.fault.last_words:
+            rows["its last words"] = observation.fault.last_words
+        return rows
     if observation.verdict:
         return {"answer": observation.verdict}
-    rows: dict[str, str] = {}
+    rows = {}
     several = len(observation.seen) > 1
     for number, seen in enumerate(observation.seen):
         prefix = f"round {number} " if several else ""

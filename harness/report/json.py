@@ -7,7 +7,7 @@ import msgspec
 from harness.bisect.transitions import Transition
 from harness.campaign.run import Run
 from harness.report.judgement import judge
-from harness.report.replay import command
+from harness.report.replay import command, lost_command
 
 SCHEMA = 1
 
@@ -23,6 +23,8 @@ def run_document(run: Run) -> dict[str, Any]:
         "checks": msgspec.to_builtins(run.checks),
         "findings": [_finding(run, finding) for finding in run.findings],
         "unknown": run.unknown,
+        "losses": msgspec.to_builtins(run.losses),
+        "lost": [{**msgspec.to_builtins(lost), "replay": lost_command(run, lost)} for lost in run.lost],
     }
 
 

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 from harness.campaign.run import Run
 from harness.checks.registry import CHECKS
 from harness.report.replay import command
+from harness.report.terminal import losses
 
 
 def junit(run: Run) -> bytes:
@@ -28,6 +29,8 @@ def junit(run: Run) -> bytes:
     suite.set("failures", str(failures))
     suite.set("errors", str(errors))
     ElementTree.indent(suite)
+    if run.losses.unreproduced:
+        ElementTree.SubElement(suite, "system-out").text = "\n".join(losses(run))
     for element in suite.iter():
         element.text = element.text and _speakable(element.text)
         element.attrib.update({key: _speakable(value) for key, value in element.attrib.items()})

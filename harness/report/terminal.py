@@ -12,9 +12,11 @@ from harness.campaign.tally import size
 from harness.checks.finding import Finding
 from harness.checks.registry import CHECKS
 from harness.report.judgement import ORDER, judge
-from harness.report.replay import command
+from harness.report.replay import command, lost_command
 
 COLOURS = {"fault": "bold red", "unjudged": "bold red", "opt-in": "yellow", "latent": "yellow", "harmless": "dim"}
+#: Scenarios that cost their subject; what one release loses is mostly one thing.
+MOST_LOST = 3
 SIGNS = {"wrong": "[bold red]✗[/]", "right": "[green]·[/]", "unknown": "[yellow]?[/]", "absent": " "}
 
 
@@ -62,7 +64,25 @@ def show_run(console: Console, run: Run) -> None:
         show_finding(console, run, finding)
     for subject, reason in run.unknown.items():
         console.print(f"[yellow]UNKNOWN[/] {escape(subject)}: {escape(reason)}", highlight=False, soft_wrap=True)
+    for line in losses(run):
+        console.print(escape(line), highlight=False, soft_wrap=True)
     console.print(verdict(run), highlight=False, soft_wrap=True)
+
+
+def losses(run: Run) -> list[str]:
+    """How often the subject was lost by chance, and which scenarios cost it every time; nothing where none was."""
+    lines = []
+    for lost in run.lost[:MOST_LOST]:
+        said = f" Its last words: {lost.fault.last_words}" if lost.fault.last_words else ""
+        lines += [f"LOST {lost.fault.cause}: {lost.fault.reason}.{said}", f"  replay: {lost_command(run, lost)}"]
+    if len(run.lost) > MOST_LOST:
+        lines.append(f"{len(run.lost) - MOST_LOST} more scenarios cost the subject: see .harness/lost.")
+    if run.losses.unreproduced:
+        lines.append(
+            f"The subject was lost {run.losses.unreproduced} times by chance (the last one {run.losses.last}): asked "
+            "again, it answered every scenario of these."
+        )
+    return lines
 
 
 def verdict(run: Run) -> str:
@@ -105,6 +125,8 @@ def show_scan(console: Console, runs: Sequence[Run], transitions: Sequence[Trans
                 console.print(f"  {escape(command(run, finding))}", soft_wrap=True, highlight=False)
         for subject, reason in run.unknown.items():
             console.print(f"\n[yellow]{name(run)} UNKNOWN[/] {escape(subject)}: {escape(reason)}", soft_wrap=True)
+        for line in losses(run):
+            console.print(f"{name(run)} {escape(line)}", soft_wrap=True, highlight=False)
     _show_history(console, runs)
     serious = [change for change in transitions if judge(change.fingerprint).kind in ("fault", "unjudged")]
     for change in serious:

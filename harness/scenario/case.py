@@ -1,4 +1,4 @@
-"""A case file: one scenario with what is known about it, in JSON; `harness replay` takes it."""
+"""A case file: one scenario with what is known about it, in JSON, or an array of such; `harness replay` takes it."""
 
 from pathlib import Path
 
@@ -36,11 +36,32 @@ class _Header(msgspec.Struct):
 
 
 def read_case(path: Path) -> Case:
-    """Read and validate a case file; raises UsageError with one sentence for anything that is none."""
+    """Read and validate a case file of one scenario; raises UsageError with one sentence for anything else."""
+    return _case(path, _read(path))
+
+
+def read_cases(path: Path) -> tuple[Case, ...]:
+    """Read and validate a file of one case, or of an array of them; raises UsageError for anything that is neither."""
+    data = _read(path)
+    if not data.lstrip().startswith(b"["):
+        return (_case(path, data),)
     try:
-        data = path.read_bytes()
+        each = msgspec.json.decode(data, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is no case file of this harness, or is cut short: {error}.") from error
+    if not each:
+        raise UsageError(f"{path} is no case file of this harness: it is an array without a case.")
+    return tuple(_case(path, bytes(one)) for one in each)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except (OSError, ValueError) as error:  # a path with a null byte is a ValueError
         raise UsageError(f"cannot read the case {path}: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def _case(path: Path, data: bytes) -> Case:
     try:
         schema = msgspec.json.decode(data, type=_Header).schema
         if schema > SCHEMA:

@@ -90,6 +90,11 @@ class Fault(msgspec.Struct, frozen=True):
     reason: str
     stderr: str = ""
 
+    @property
+    def last_words(self) -> str:
+        """The last line of stderr that is not blank."""
+        return next((line.strip() for line in reversed(self.stderr.splitlines()) if line.strip()), "")
+
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What came back for one scenario: one `Seen` for each round and build, in order, or a fault."""

@@ -52,12 +52,18 @@ class Observe(msgspec.Struct, frozen=True, tag=True):
 class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """One observation for each scenario, in order; or one fault for the frame as a whole.
 
-    `last` says that the worker is of no more use, since its device is lost.
+    `last` says that the worker is of no more use, since its device is lost: the last observation is of the scenario
+    that lost it, and those that come after it in the frame are for the next worker.
     """
 
     observations: tuple[Observation, ...] = ()
     fault: Fault | None = None
     last: bool = False
+
+    def answers(self, scenarios: int) -> bool:
+        """Whether this is as long as an answer to so many scenarios may be."""
+        count = len(self.observations)
+        return 0 < count <= scenarios if self.last else count == scenarios
 
 
 class ProtocolError(Exception):

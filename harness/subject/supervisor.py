@@ -27,11 +27,12 @@ from harness.subject.frames import (
     read_frame,
     write_frame,
 )
+from harness.subject.losses import Losses
+from harness.subject.pending import FOLDER, Pending
 from harness.subject.source import Source
 
 START_LIMIT = 180.0  #: seconds to import sglang on a slow machine
 STEP_LIMIT = 30.0  #: seconds for one scenario, thousands of times what one takes
-MAX_RESTARTS = 5  #: starts of a new template in one run; a worker that crashes costs none
 STDERR_TAIL = 4000  #: characters of the subject's stderr that a fault keeps
 
 
@@ -39,16 +40,24 @@ class Supervisor:
     """A subject for `source` on `device` (`emulated` or `npu`); a context manager.
 
     `command` is put in front of the subject's own command line, so that a subject can run behind `ssh` or
-    `docker exec`. Raises CannotJudge where the subject cannot be started at all.
+    `docker exec`. What it is asked lies in a folder of its own in `pending` until it has answered. Raises CannotJudge
+    where the subject cannot be started at all, and where it was lost too often.
     """
 
-    def __init__(self, source: Source, device: str = "emulated", command: Sequence[str] = ()) -> None:
+    def __init__(
+        self, source: Source, device: str = "emulated", command: Sequence[str] = (), pending: Path = FOLDER
+    ) -> None:
         self.source = source
         self.device = device
         self.command = tuple(command)
-        self.restarts = 0
+        self.pending = Pending(source, device, pending)
+        self.losses = Losses()
+        #: Scenarios that cost their subject whenever they are asked. An answer must not change from one time to the
+        #: next, or Hypothesis takes the subject for flaky.
+        self.faults: dict[Scenario, Fault] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self.stderr = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed by close())
+        self.said = 0
         self.decoder = msgspec.msgpack.Decoder(Observed)
         try:
             self.info = self._start()
@@ -59,47 +68,84 @@ class Supervisor:
     def observe(self, scenarios: Sequence[Scenario]) -> list[Observation]:
         """One observation for each scenario, in order.
 
-        Where a frame of several is lost with its worker, they are sent again one by one: the fault then belongs to the
-        scenario that made it.
+        Where a frame of several is lost with its worker, they are asked again one by one, and one that is lost alone is
+        asked again until it is answered or until it cannot be chance any more: the fault then belongs to the scenario
+        that made it. A frame that ends early with the device goes on with a new worker.
         """
-        if not scenarios:
-            return []
-        limit = STEP_LIMIT + len(scenarios) * 0.1
-        answer = self._exchange(Observe(limit, tuple(scenarios)))
-        if answer.fault is None:
-            if len(answer.observations) == len(scenarios):
-                return list(answer.observations)
-            answer = Observed(fault=Fault("protocol", "the subject answered another number of scenarios"))
-        if len(scenarios) > 1:
-            return [observation for one in scenarios for observation in self.observe([one])]
-        return [Observation(fault=answer.fault)]
+        if self.faults:
+            asked = [one for one in scenarios if one not in self.faults]
+            answers = dict(zip(asked, self._ask(asked), strict=True))
+            return [answers.get(one) or Observation(fault=self.faults[one]) for one in scenarios]
+        return self._ask(scenarios)
 
-    def _exchange(self, message: Observe) -> Observed:
+    def _ask(self, scenarios: Sequence[Scenario]) -> list[Observation]:
+        observations: list[Observation] = []
+        while len(observations) < len(scenarios):
+            rest = scenarios[len(observations) :]
+            answer = self._exchange(rest)
+            if answer.fault is None:
+                observations += answer.observations
+            elif len(rest) == 1:
+                observations.append(self._ask_again(rest[0], answer.fault))
+            else:
+                alone = [observation for one in rest for observation in self._ask([one])]
+                if not any(one in self.faults for one in rest):
+                    self.losses.excuse(answer.fault)
+                observations += alone
+        return observations
+
+    def _ask_again(self, scenario: Scenario, fault: Fault) -> Observation:
+        """Ask a scenario again that was lost alone, with `fault`; as often as it takes to know whose doing it is."""
+        lost = 1
+        while lost < self.losses.tries(fault):
+            answer = self._exchange([scenario])
+            if answer.fault is None:
+                self.losses.excuse(fault, lost)
+                return answer.observations[0]
+            fault = answer.fault
+            lost += 1
+        self.faults[scenario] = fault
+        return Observation(fault=fault)
+
+    def _exchange(self, scenarios: Sequence[Scenario]) -> Observed:
+        """Send one frame. The answer has a fault or an observation for each scenario, fewer where the device went."""
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
+        message = Observe(STEP_LIMIT + len(scenarios) * 0.1, tuple(scenarios))
+        self.said = self.stderr.seek(0, os.SEEK_END)
+        self.pending.write(scenarios)
         try:
             write_frame(process.stdin.fileno(), msgspec.msgpack.encode(message))
             answer = self.decoder.decode(read_frame(process.stdout.fileno(), message.limit + STEP_LIMIT))
+            if answer.fault is None and not answer.answers(len(scenarios)):
+                raise ProtocolError("the subject answered another number of scenarios")
         except DeadlineError:
             self._kill()
             answer = Observed(fault=Fault("hang", f"no answer within {message.limit + STEP_LIMIT:g} s"))
         except (ProtocolError, msgspec.DecodeError) as error:
             self._kill()
             answer = Observed(fault=Fault("protocol", str(error)))
+        self.pending.clear()
         if answer.fault is None:
+            self.losses.answered += len(answer.observations)
             return answer
+        self.losses.add(answer.fault)
         return Observed(fault=msgspec.structs.replace(answer.fault, stderr=self._stderr_tail()))
 
     def _running(self) -> "subprocess.Popen[bytes]":
+        if self.losses.enough:
+            lost = self.losses.crashes + self.losses.costly
+            raise CannotJudge(
+                f"the subject {self.source.spec} was lost {lost} times while it answered {self.losses.answered} "
+                "scenarios: giving up."
+            )
         if self.process is None:
-            if self.restarts >= MAX_RESTARTS:
-                raise CannotJudge(f"the subject {self.source.spec} was lost {self.restarts} times: giving up.")
-            self.restarts += 1
             self._start()
         assert self.process is not None
         return self.process
 
     def _start(self) -> SubjectInfo:
+        self.said = self.stderr.seek(0, os.SEEK_END)
         arguments = [sys.executable, "-P", "-m", "harness.subject", self.source.path, self.device]
         try:
             self.process = subprocess.Popen(
@@ -143,8 +189,9 @@ class Supervisor:
         return CannotJudge(f"sglang {self.source.release} ({self.source.spec}) is no subject: {why}.{last}")
 
     def _stderr_tail(self) -> str:
+        """The end of what was said on stderr since the last frame was sent, or since the start."""
         size = self.stderr.seek(0, os.SEEK_END)
-        self.stderr.seek(max(0, size - STDERR_TAIL))
+        self.stderr.seek(max(self.said, size - STDERR_TAIL))
         return self.stderr.read().decode(errors="replace")
 
     def _kill(self) -> None:
@@ -164,6 +211,7 @@ class Supervisor:
     def close(self) -> None:
         """End the subject; its worker ends with it."""
         self._kill()
+        self.pending.close()
         self.stderr.close()
 
     def __enter__(self) -> Self:
@@ -172,4 +220,6 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.pending.clear()  # nothing is wrong with the scenario: somebody has changed their mind
         self.close()

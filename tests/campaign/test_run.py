@@ -19,6 +19,7 @@ from harness.scenario.case import SCHEMA, Case
 from harness.scenario.observation import Fault, Observation
 from harness.scenario.strategies import Cell
 from harness.subject.frames import SubjectInfo
+from harness.subject.losses import Losses, LostScenario
 from harness.subject.source import Source
 from tests.campaign import planted
 from tests.ideal import observation
@@ -44,6 +45,8 @@ class InProcess:
         self.info = info
         self.answer = observe
         self.closed = False
+        self.losses = Losses()
+        self.faults: dict[Scenario, Fault] = {}
         self.asked: list[Scenario] = []
 
     def observe(self, scenarios: Sequence[Scenario]) -> list[Observation]:
@@ -68,7 +71,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 
     def install(observe: Observe, info: SubjectInfo = INFO, cells: Sequence[Cell] = CELLS) -> InProcess:
         subject = InProcess(observe, info)
-        monkeypatch.setattr(module, "Supervisor", lambda source, device: subject)
+        monkeypatch.setattr(module, "Supervisor", lambda source, device, through: subject)
         monkeypatch.setattr(module, "cells", lambda capabilities: list(cells))
         return subject
 
@@ -162,7 +165,7 @@ def test_a_check_that_could_not_be_judged_once_is_unknown_although_it_ran(use: U
 
 
 def test_a_subject_that_cannot_be_started_is_a_run_with_nothing_but_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(source: Source, device: str) -> InProcess:
+    def refuse(source: Source, device: str, through: Sequence[str]) -> InProcess:
         raise CannotJudge("sglang is no subject")
 
     monkeypatch.setattr(module, "Supervisor", refuse)
@@ -191,6 +194,27 @@ def test_what_was_found_before_the_subject_was_lost_is_kept(use: Use) -> None:
     assert [finding.check for finding in done.findings] == ["device-gate"]
     assert done.unknown == {"subject": "the subject was lost"}
     assert done.exit_status == Exit.FINDINGS
+
+
+def test_a_run_tells_how_often_its_subject_was_lost_and_which_scenarios_cost_it(use: Use) -> None:
+    subject = use(planted.subject())
+    subject.losses.crashes, fault = 3, Fault("crash", "killed")
+    subject.faults[GateScenario("npu")] = fault
+    done = run(SOURCE, GUARD)
+    assert done.losses == Losses(crashes=3)
+    assert done.lost == (LostScenario(GateScenario("npu"), fault),)
+
+
+def test_the_subject_is_started_through_the_command_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[Sequence[str]] = []
+
+    def start(source: Source, device: str, through: Sequence[str]) -> InProcess:
+        commands.append(through)
+        return InProcess(planted.subject())
+
+    monkeypatch.setattr(module, "Supervisor", start)
+    run(SOURCE, GUARD._replace(through=("prlimit", "--as=1")))
+    assert commands == [("prlimit", "--as=1")]
 
 
 def test_the_subject_is_closed_after_a_run(use: Use) -> None:

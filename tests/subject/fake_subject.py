@@ -4,7 +4,10 @@ Run as `python fake_subject.py … PATH DEVICE`, where the dots stand for the co
 `Start`, and the device of a gate scenario a `Misdeed` or a `Question`.
 """
 
+import mmap
 import os
+import re
+import resource
 import signal
 import sys
 import time
@@ -37,12 +40,13 @@ class Start(Enum):
 
 
 class Misdeed(Enum):
-    """What a worker does instead of answering; all but `PRINTS`, `SHORT` and `LAST` cost an observation."""
+    """What a worker does instead of answering; all but `PRINTS`, `SHORT` and `LAST` cost it, and its observation."""
 
     KILLED = "is killed"
     EXITS = "exits with status 7"
     RAISES = "raises"
     HANGS = "hangs"
+    EATS_MEMORY = "takes more memory than it may have"
     PRINTS = "prints on stdout"
     SHORT = "answers one too few"
     LAST = "answers, and has lost its device"
@@ -64,6 +68,15 @@ class Question(Enum):
 def scenario(asked: Misdeed | Question) -> GateScenario:
     """The scenario that asks the fake for something."""
     return GateScenario(asked.value)
+
+
+def killed(times: int, name: str = "") -> GateScenario:
+    """A scenario whose worker is killed as many times as it is asked first, and then answers."""
+    return GateScenario(f"is killed {times} times {name}".strip())
+
+
+#: How many times the workers of this template were killed in a row; shared with them.
+KILLED_SO_FAR = mmap.mmap(-1, 1)
 
 
 def prepare(path: str, device: str) -> SubjectInfo:
@@ -94,10 +107,12 @@ class Driver:
 
     def observe(self, message: Observe) -> Observed:
         """What `tests.ideal` observes, unless a scenario asks for something else."""
-        answers = tuple(answer(one) for one in message.scenarios)
-        if scenario(Misdeed.SHORT) in message.scenarios:
-            answers = answers[1:]
-        return Observed(answers, last=scenario(Misdeed.LAST) in message.scenarios)
+        answers: tuple[Observation, ...] = ()
+        for one in message.scenarios:
+            answers += (answer(one),)
+            if one == scenario(Misdeed.LAST):
+                return Observed(answers, last=True)
+        return Observed(answers[1:] if scenario(Misdeed.SHORT) in message.scenarios else answers)
 
 
 def answer(one: Scenario) -> Observation:
@@ -107,6 +122,11 @@ def answer(one: Scenario) -> Observation:
         return Observation(verdict=str(os.getpid()))
     if device == Question.TEMPLATE.value:
         return Observation(verdict=str(os.getppid()))
+    if times := re.match(r"is killed (\d+) times", device):
+        if KILLED_SO_FAR[0] < int(times[1]):
+            KILLED_SO_FAR[0] += 1
+            _be_killed()
+        KILLED_SO_FAR[0] = 0
     misbehave: Callable[[], object] = DEEDS.get(device, lambda: None)
     misbehave()
     return observation(one)
@@ -120,6 +140,11 @@ def _be_killed() -> None:
 def _hang() -> None:
     print("a worker hangs", file=sys.stderr, flush=True)
     time.sleep(3600)
+
+
+def _eat_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
+    bytearray(1 << 40)
 
 
 def _raise() -> None:
@@ -164,6 +189,7 @@ DEEDS: dict[str, Callable[[], object]] = {
     Misdeed.EXITS.value: lambda: os._exit(7),
     Misdeed.RAISES.value: _raise,
     Misdeed.HANGS.value: _hang,
+    Misdeed.EATS_MEMORY.value: _eat_memory,
     Misdeed.PRINTS.value: _print,
     Misdeed.KILLS_TEMPLATE.value: _kill_template,
     Misdeed.STOPS_TEMPLATE.value: _stop_template,
