@@ -13,6 +13,8 @@ from harness.campaign.profile import PROFILES, Profile
 from harness.campaign.run import example_database
 from harness.doctor import cann_version, has_npu, version
 from harness.errors import HarnessError
+from harness.report.replay import unanswered_sentence
+from harness.subject.pending import unanswered
 from harness.subject.source import Source, resolve
 
 CASES = Path(__file__).parent / "cases"
@@ -67,14 +69,15 @@ def _register_profiles() -> None:
         )
 
 
-def pytest_report_header(config: pytest.Config) -> str:
+def pytest_report_header(config: pytest.Config) -> list[str]:
     source = _source(config)
     sglang = f"{source.release} ({source.spec})" if isinstance(source, Source) else "none"
-    return (
+    header = (
         f"harness: device {config.stash[DEVICE]}, torch {version('torch') or 'none'}, "
         f"torch_npu {version('torch_npu') or 'emulated'}, CANN {cann_version() or 'none'}, sglang {sglang}, "
         f"profile {config.getoption('--profile')}, seed {_seed(config)}"
     )
+    return [header, *map(unanswered_sentence, unanswered())]
 
 
 def _seed(config: pytest.Config) -> str:

@@ -85,5 +85,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section("checks")
     for check_id, counts in bench.tally.checks.items():
         terminalreporter.write_line(f"{check_id}: ran {counts.ran}, failed {counts.failed}, unknown {counts.unknown}")
+    losses = bench.supervisor.losses
+    if losses.unreproduced:
+        terminalreporter.write_line(f"lost by chance: {losses.unreproduced} times, the last time by {losses.last}")
     for fingerprint in sorted(bench.met):
         terminalreporter.write_line(f"known in {bench.supervisor.info.release}: {fingerprint}")

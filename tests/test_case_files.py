@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from harness.errors import CannotJudge, Exit, UsageError
 from harness.scenario import GateScenario, Pool, Request
-from harness.scenario.case import Case, read_case, write_case
+from harness.scenario.case import Case, read_case, read_cases, write_case
 from harness.scenario.strategies import Cell
 from harness.scenario.validity import why_invalid
 from tests.ideal import CELLS, CONTRACT_EXAMPLE, drawn
@@ -263,3 +263,25 @@ def test_a_directory_is_not_written_over(tmp_path: Path) -> None:
 
     assert list(tmp_path.iterdir()) == []
     assert not list(tmp_path.parent.glob(f".{tmp_path.name}.*"))
+
+
+def test_an_array_of_cases_is_read_in_its_order(path: Path) -> None:
+    cases = (CASE, Case(1, GateScenario("npu")))
+    path.write_bytes(b"\n" + msgspec.json.encode(cases))
+    assert read_cases(path) == cases
+
+
+def test_a_file_of_one_case_is_one_case(path: Path) -> None:
+    write_case(path, CASE)
+    assert read_cases(path) == (CASE,)
+
+
+@pytest.mark.parametrize("data", [b"[]", b"[1]", b"[", b'[{"schema": 1}]', msgspec.json.encode([CASE])[:-5]])
+def test_an_array_that_holds_no_cases_is_refused_in_one_sentence(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    with pytest.raises(UsageError) as caught:
+        read_cases(path)
+    sentence = str(caught.value)
+    assert str(path) in sentence
+    assert sentence.endswith(".")
+    assert len(sentence.splitlines()) == 1

@@ -4,12 +4,15 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from harness.bisect.transitions import transitions
 from harness.campaign.run import Run
 from harness.campaign.tally import Counts
 from harness.report.json import encode, run_document, scan_document
 from harness.report.judgement import judge
+from harness.scenario.observation import Fault
+from harness.subject.losses import Losses, LostScenario
 from tests.runs import BLOCK_TWICE, REFUSED, VERIFY, info, made_run
 
 RUN = made_run(BLOCK_TWICE, REFUSED, subject=info(revision="abc"), unknown={"window-mask": "it never ran"})
@@ -38,6 +41,19 @@ def test_the_subject_is_named_with_its_versions() -> None:
         "revision": "abc",
         "spec": "0.5.18",
     }
+
+
+LOST = LostScenario(VERIFY, Fault("crash", "killed", "first\nlast words\n"))
+
+
+def test_a_run_tells_its_losses_and_what_costs_the_subject() -> None:
+    document = read(replace(made_run(), losses=Losses(10, 7, 0, 3, "crash: killed"), lost=(LOST,)))
+    counts = {"answered": 10, "crashes": 7, "costly": 0, "unreproduced": 3, "last": "crash: killed"}
+    assert document["losses"] == counts
+    (lost,) = document["lost"]
+    assert lost["fault"] == {"cause": "crash", "reason": "killed", "stderr": "first\nlast words\n"}
+    assert lost["scenario"]["draft_tokens"] == VERIFY.draft_tokens
+    assert lost["replay"].startswith("harness replay .harness/lost/0.5.18/crash-")
 
 
 def test_profile_and_seed_are_those_of_the_run() -> None:

@@ -3,10 +3,12 @@
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from harness.campaign.run import Run
 from harness.campaign.tally import Counts
 from harness.report.junit import junit
+from harness.subject.losses import Losses
 from tests.runs import BLOCK_TWICE, REFUSED, info, made_run
 
 
@@ -83,3 +85,15 @@ def test_what_xml_gives_a_meaning_is_kept_as_text() -> None:
 @pytest.mark.parametrize("odd", ["\x1b[31mRuntimeError\x1b[0m", "null\0byte", "bell\a"])
 def test_what_xml_cannot_hold_breaks_nothing(odd: str) -> None:
     assert counts(made_run(unknown={"subject": odd})) == ("3", "0", "1")
+
+
+def test_losses_by_chance_are_told_and_are_no_failure() -> None:
+    run = replace(made_run(), losses=Losses(10, 3, 0, 3, "crash: killed"))
+    assert counts(run) == ("2", "0", "0")
+    said = read(run).findtext("system-out")
+    assert said is not None
+    assert said.startswith("The subject was lost 3 times by chance (the last one crash: killed)")
+
+
+def test_a_run_without_losses_tells_of_none() -> None:
+    assert read(made_run()).find("system-out") is None

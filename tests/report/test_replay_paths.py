@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from harness.report.replay import case_path, command, write_cases
+from harness.report.replay import case_path, command, lost_command, lost_path, write_cases
 from harness.scenario.case import read_case
-from tests.runs import BLOCK_TWICE, REFUSED, info, made_run
+from harness.scenario.observation import Fault
+from harness.subject.losses import LostScenario
+from tests.runs import BLOCK_TWICE, REFUSED, VERIFY, info, made_run
 
 FOLDER = Path("findings")
 
@@ -93,3 +95,14 @@ def test_every_finding_is_written_as_a_case_that_can_be_read(tmp_path: Path) -> 
 def test_nothing_is_written_without_findings(tmp_path: Path) -> None:
     write_cases(made_run(), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_costs_the_subject_is_written_as_a_case_that_can_be_read(tmp_path: Path) -> None:
+    losses = [LostScenario(one, Fault("crash", "killed", "words\n")) for one in (VERIFY, REFUSED.scenario)]
+    run = replace(made_run(), lost=tuple(losses))
+    write_cases(run, tmp_path, tmp_path)
+    for lost in losses:
+        path = lost_path(run, lost, tmp_path)
+        case = read_case(path)
+        assert (case.scenario, case.check, case.note) == (lost.scenario, "", "crash: killed\nwords")
+        assert lost_command(run, lost, tmp_path) == f"harness replay {path} --sglang 0.5.18"

@@ -15,10 +15,11 @@ from harness.checks.registry import CHECKS
 from harness.report import terminal as module
 from harness.report.comparison import Replayed, describe, show_replay
 from harness.report.judgement import Judgement
-from harness.report.replay import command
+from harness.report.replay import command, lost_command
 from harness.report.terminal import by_weight, show_run, show_scan
 from harness.scenario import GateScenario, MetadataScenario, Pool, Request
 from harness.scenario.observation import Changed, Fault, Observation, Seen
+from harness.subject.losses import Losses, LostScenario
 from tests import ideal
 from tests.runs import BLOCK_TWICE, REFUSED, VERIFY, info, made_run
 
@@ -69,6 +70,31 @@ def test_a_run_says_who_was_judged_and_how() -> None:
         "sglang 0.5.18 at 0123456789ab (git:x@main), device emulated, python 3.11.7 torch 2.13.0 "
         "torch_npu emulated cann emulated, profile dev, seed 7"
     )
+
+
+LOST = LostScenario(VERIFY, Fault("crash", "killed by SIGSEGV", "words\nthe [last] words\n"))
+
+
+@pytest.mark.parametrize("show", [run_shown, lambda run: scan_shown([run])], ids=["run", "scan"])
+def test_losses_by_chance_are_shown_with_the_last_of_them(show: Callable[[Run], str]) -> None:
+    sentence = (
+        "The subject was lost 3 times by chance (the last one crash: killed): asked again, it answered every scenario"
+    )
+    assert sentence in show(replace(made_run(), losses=Losses(10, 3, 0, 3, "crash: killed")))
+    assert "was lost" not in show(replace(made_run(), losses=Losses(10, 3, 0, 0)))
+
+
+def test_a_scenario_that_costs_the_subject_is_shown_with_its_last_words_and_its_command() -> None:
+    run = replace(made_run(), lost=(LOST,))
+    lines = run_shown(run).splitlines()
+    start = lines.index("LOST crash: killed by SIGSEGV. Its last words: the [last] words")
+    assert lines[start + 1] == f"  replay: {lost_command(run, LOST)}"
+
+
+def test_of_many_scenarios_that_cost_the_subject_some_are_shown_and_the_others_counted() -> None:
+    text = run_shown(replace(made_run(), lost=(LOST,) * 5))
+    assert text.count("LOST crash") == module.MOST_LOST
+    assert "2 more scenarios cost the subject: see .harness/lost." in text
 
 
 def test_every_check_has_a_row_with_its_counts_and_claim() -> None:

@@ -172,3 +172,13 @@ def test_text_is_no_frame(pipe: Pipe, text: str) -> None:
 def test_a_message_is_the_same_on_the_other_side(pipe: Pipe, message: Hello | Observe | Observed) -> None:
     write_frame(pipe.writing, msgspec.msgpack.encode(message))
     assert msgspec.msgpack.decode(read_frame(pipe.reading), type=type(message)) == message
+
+
+@pytest.mark.parametrize(("count", "last", "right"), [(2, False, True), (1, False, False), (3, False, False)])
+def test_an_answer_has_an_observation_for_each_scenario(count: int, last: bool, right: bool) -> None:
+    assert Observed((Observation(),) * count, last=last).answers(2) == right
+
+
+@pytest.mark.parametrize(("count", "right"), [(0, False), (1, True), (2, True), (3, False)])
+def test_an_answer_that_ends_with_the_device_has_an_observation_at_least(count: int, right: bool) -> None:
+    assert Observed((Observation(),) * count, last=True).answers(2) == right

@@ -176,6 +176,11 @@ def test_a_worker_that_has_lost_its_device_answers_and_is_replaced(served: Serve
     assert accepted(served.observe(HONEST))
 
 
+def test_in_a_frame_of_several_the_worker_answers_up_to_the_scenario_that_lost_the_device(served: Served) -> None:
+    answer = served.observe(HONEST, scenario(Misdeed.LAST), HONEST)
+    assert (answer.fault, answer.last, len(answer.observations)) == (None, True, 2)
+
+
 def test_a_worker_that_closes_its_connection_and_stays_is_a_crash(own: Served) -> None:
     fault = own.observe(scenario(Misdeed.HANGS_UP), limit=1.0, patience=1.0).fault
     assert fault is not None

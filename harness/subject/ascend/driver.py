@@ -89,6 +89,8 @@ class Driver:
                 return gate.ask(scenario)
             return Observation(self._session(scenario).run(scenario))
         except Exception as error:
+            if _out_of_memory(error):
+                raise
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{os.path.basename(last.filename)}:{last.lineno}"
             return Observation(fault=Fault("driver", f"{type(error).__name__}: {error} ({where})"))
@@ -198,13 +200,22 @@ def _sglang_error(error: Exception) -> str:
     """What sglang raised, as an observation; an error of the driver's own making is raised again instead.
 
     It is the driver's where a stand-in lacks something, where something is not emulated, or where the innermost of the
-    two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for.
+    two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for. Memory that
+    runs out is nobody's: the worker ends by it, and the scenario is asked again.
     """
+    if _out_of_memory(error):
+        raise error
     owners = ("harness" if frame.filename.startswith(HARNESS) else "sglang" for frame in _own_frames(error))
     if is_gap(error) or isinstance(error, NotImplementedError) or next(owners, "harness") == "harness":
         raise error
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0] if text else 'no message'}"
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether the host has no memory left (Python and torch say so in different ways), or the device."""
+    words = ("out of memory", "can't allocate memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _own_frames(error: Exception) -> list[traceback.FrameSummary]:

@@ -1,12 +1,16 @@
 """Whose error is it: sglang's is an observation, the driver's own is UNKNOWN."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
+from harness.scenario import GateScenario
 from harness.subject.ascend import driver
 from harness.subject.ascend.stand_in import StandIn
+from harness.subject.frames import Observe, SubjectInfo
 
 SGLANG = """
 def fails():
@@ -78,3 +82,25 @@ def test_an_operator_that_is_not_emulated_is_the_drivers(sglang: ModuleType) -> 
 
     with pytest.raises(NotImplementedError, match="npu_new_operator"):
         driver._sglang_error(raised(sglang.calls, Stub("npu_new_operator")))
+
+
+def no_memory() -> None:
+    bytearray(1 << 60)
+
+
+def no_memory_for_a_tensor() -> None:
+    torch.empty(1 << 60, dtype=torch.int8)
+
+
+@pytest.mark.parametrize("take", [no_memory, no_memory_for_a_tensor])
+def test_memory_that_runs_out_in_sglang_is_no_observation_and_ends_the_worker(
+    sglang: ModuleType, take: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises((MemoryError, RuntimeError)):
+        driver._sglang_error(raised(sglang.calls, take))
+
+    own = driver.Driver.__new__(driver.Driver)
+    own.info = SubjectInfo("ascend", "", "emulated", {}, ("DFLASH",))
+    monkeypatch.setattr(driver.gate, "ask", lambda scenario: take())
+    with pytest.raises((MemoryError, RuntimeError)):
+        own.observe(Observe(1.0, (GateScenario("npu"),)))
