@@ -65,7 +65,8 @@ def test_nothing_is_left_after_closing(tmp_path: Path, pending: Pending) -> None
 
 def test_what_was_never_answered_is_left_with_who_was_asked(tmp_path: Path, pending: Pending) -> None:
     pending.write([VERIFY])
-    assert unanswered(tmp_path) == [abandon(pending)]
+    left = abandon(pending)
+    assert unanswered(tmp_path) == [left]
 
 
 def test_what_was_never_answered_is_left_after_closing(tmp_path: Path, pending: Pending) -> None:
