@@ -88,7 +88,7 @@ class Supervisor:
             elif len(rest) == 1:
                 observations.append(self._ask_again(rest[0], answer.fault))
             else:
-                alone = [observation for one in rest for observation in self._ask([one])]
+                alone = [observation for one in rest for observation in self.observe([one])]
                 if not any(one in self.faults for one in rest):
                     self.losses.excuse(answer.fault)
                 observations += alone

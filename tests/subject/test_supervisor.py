@@ -269,6 +269,12 @@ def test_a_frame_that_is_lost_by_chance_is_answered_and_the_loss_is_counted(subj
     assert (subject.losses.crashes, subject.losses.unreproduced) == (1, 1)
 
 
+def test_a_guilty_scenario_that_is_twice_in_a_frame_is_blamed_once(subject: Supervisor) -> None:
+    answers = subject.observe([scenario(Misdeed.KILLED), HONEST, scenario(Misdeed.KILLED)])
+    assert answers[0] == answers[2]
+    assert subject.losses.crashes == 1 + FIRST_TRIES
+
+
 def test_a_frame_with_a_guilty_scenario_is_no_loss_by_chance(subject: Supervisor) -> None:
     subject.observe([HONEST, scenario(Misdeed.KILLED), METADATA])
     assert (subject.losses.crashes, subject.losses.unreproduced) == (1 + FIRST_TRIES, 0)
