@@ -1,4 +1,4 @@
-"""Real sglangs that abort at random, or lose their device: what a run finds and says stays the same."""
+"""Subjects that abort at random, lose their device or never answer: what a run finds and says does not change by it."""
 
 import sys
 from pathlib import Path
@@ -8,13 +8,16 @@ import pytest
 from harness.campaign import run as module
 from harness.campaign.profile import Profile
 from harness.campaign.run import Plan, run
+from harness.errors import Exit
 from harness.scenario import MetadataScenario
 from harness.scenario.observation import Observation
 from harness.scenario.pinned import pinned_cases
 from harness.scenario.strategies import Cell
+from harness.subject import losses
 from harness.subject.losses import Losses
-from harness.subject.source import resolve
+from harness.subject.source import Source, resolve
 from harness.subject.supervisor import Supervisor
+from tests.subject.fake_subject import COMMAND, Start
 
 ONE_IN_TEN = (sys.executable, str(Path(__file__).parent / "subject" / "unreliable.py"), "0.1", "0")
 SMALL = Profile("small", examples=2, sweep_blocks=range(4, 5), sweep_pairs=False, derandomize=True)
@@ -45,6 +48,23 @@ def test_a_subject_that_aborts_on_one_step_in_ten_changes_nothing_but_the_count_
     assert unreliable.unknown == reliable.unknown
     assert unreliable.exit_status == reliable.exit_status
     assert reliable.findings
+
+
+def test_a_subject_that_crashes_on_everything_ends_the_run_as_unknown_after_a_bounded_number_of_workers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(losses, "MAX_CRASHES", 10)
+    source = Source("./checkout", "directory", Start.USELESS.value, "0.5.18")
+    done = run(source, PLAN._replace(groups=("guard",), through=COMMAND))
+
+    assert done.unknown == {
+        "subject": "the subject ./checkout was lost 11 times while it answered 0 scenarios: giving up."
+    }
+    assert done.exit_status == Exit.UNKNOWN
+    assert [lost.fault.last_words for lost in done.lost] == ["the last words of a worker"] * 2
+    assert done.losses == Losses(crashes=11)
+    assert list(tmp_path.rglob("asked.json")) == []
 
 
 @pytest.mark.slow

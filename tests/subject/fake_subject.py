@@ -37,6 +37,7 @@ class Start(Enum):
     SAYS_NOTHING = "says hello without a word"
     CANNOT_IMPORT = "fails to import sglang"
     HANGS = "never says hello"
+    USELESS = "starts well, and is killed by whatever it is asked"
 
 
 class Misdeed(Enum):
@@ -107,6 +108,8 @@ class Driver:
 
     def observe(self, message: Observe) -> Observed:
         """What `tests.ideal` observes, unless a scenario asks for something else."""
+        if Start.USELESS.value in sys.argv:
+            _be_killed()
         answers: tuple[Observation, ...] = ()
         for one in message.scenarios:
             answers += (answer(one),)
