@@ -62,3 +62,9 @@ class Arguments(NamedTuple):
         found = tuple(int(value) for value in values)
         self.require(all(length >= 0 for length in found), argument, list(found), "none may be negative")
         return found
+
+    def lengths_in(self, argument: str, tensor: torch.Tensor) -> tuple[int, ...]:
+        """The lengths in what must be a tensor, by the operator's schema."""
+        kind = type(tensor).__name__
+        self.require(isinstance(tensor, torch.Tensor), argument, f"a {kind}", "it must be a tensor")
+        return self.lengths(argument, tensor)

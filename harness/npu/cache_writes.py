@@ -1,13 +1,13 @@
 """The operators that write to KV caches."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from harness.npu import fault
 from harness.npu.arguments import Arguments
 from harness.npu.boundary import CacheWrite, announce
-from harness.npu.overloads import writing_operator
+from harness.npu.overloads import operator
 
 
 class _Rows(NamedTuple):
@@ -47,7 +47,7 @@ def _write(arguments: Arguments, slots_name: str, slots: torch.Tensor, writes: t
         write.cache.view(-1, *write.cache.shape[2:])[places] = write.rows
 
 
-@writing_operator()
+@operator(writes=True, announces=CacheWrite)
 def _npu_reshape_and_cache(
     key: torch.Tensor,
     value: torch.Tensor,
@@ -61,7 +61,7 @@ def _npu_reshape_and_cache(
     _write(arguments, "slot_indices", slot_indices, writes)
 
 
-@writing_operator()
+@operator(writes=True, neutral=dict.fromkeys(("compress_lens", "compress_seq_offsets", "seq_lens")), announces=CacheWrite)
 def npu_scatter_pa_kv_cache(
     key: torch.Tensor,
     value: torch.Tensor,
@@ -70,17 +70,15 @@ def npu_scatter_pa_kv_cache(
     slot_mapping: torch.Tensor,
     *,
     cache_mode: str | None = "PA_NZ",
-    **others: Any,
 ) -> None:
     """Write each token's key and value to its slot."""
     arguments = Arguments("npu_scatter_pa_kv_cache")
-    arguments.require_neutral(others, dict.fromkeys(("compress_lens", "compress_seq_offsets", "seq_lens")))
     arguments.require_emulated(cache_mode in (None, "Norm"), "cache_mode", cache_mode)
     writes = (_Rows("key", key, "key_cache", key_cache), _Rows("value", value, "value_cache", value_cache))
     _write(arguments, "slot_mapping", slot_mapping, writes)
 
 
-@writing_operator(returns="input")
+@operator(announces=CacheWrite, writes=True, returns=("input",))
 def npu_scatter_nd_update_(input: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
     """Write each update to the place in `input` that its indices name."""
     arguments = Arguments("npu_scatter_nd_update_")

@@ -7,11 +7,12 @@ import torch
 
 from harness.npu.arguments import Arguments
 from harness.npu.attention_mask import EVERYTHING, Masking
+from harness.npu.boundary import AttentionRead
 from harness.npu.fused_call import FusedCall
-from harness.npu.overloads import attention_operator, operator
+from harness.npu.overloads import attention_operator, operator, taking_what
 from harness.npu.query_layout import QueryArguments
 
-# What both versions, and each of them, are accepted with only at the values that ask for nothing.
+# Arguments of both versions, and of each of them, that are accepted only at the values that ask for nothing.
 _NEUTRAL: dict[str, Any] = {"pse_shift": None, "inner_precise": 0}
 _NEUTRAL_1: dict[str, Any] = {
     **_NEUTRAL,
@@ -39,7 +40,7 @@ def _given(**tensors: torch.Tensor | None) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
-@attention_operator
+@attention_operator(neutral=_NEUTRAL_1, announces=AttentionRead)
 def npu_fused_infer_attention_score(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -59,11 +60,9 @@ def npu_fused_infer_attention_score(
     num_key_value_heads: int = 0,
     sparse_mode: int = 0,
     block_size: int = 0,
-    **others: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention, and a placeholder for softmax sums."""
     arguments = Arguments("npu_fused_infer_attention_score")
-    arguments.require_neutral(others, _NEUTRAL_1)
     ends = None if actual_seq_lengths is None else arguments.lengths("actual_seq_lengths", actual_seq_lengths)
     return FusedCall(
         arguments=arguments,
@@ -79,7 +78,7 @@ def npu_fused_infer_attention_score(
     ).compute()
 
 
-@attention_operator
+@attention_operator(neutral=_NEUTRAL_2, announces=AttentionRead)
 def npu_fused_infer_attention_score_v2(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -101,11 +100,9 @@ def npu_fused_infer_attention_score_v2(
     sparse_mode: int = 0,
     block_size: int = 0,
     return_softmax_lse: bool = False,
-    **others: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention, and the logarithms of softmax sums where they are asked for, else a placeholder."""
     arguments = Arguments("npu_fused_infer_attention_score_v2")
-    arguments.require_neutral(others, _NEUTRAL_2)
     ends = None if actual_seq_qlen is None else arguments.lengths("actual_seq_qlen", actual_seq_qlen)
     return FusedCall(
         arguments=arguments,
@@ -125,6 +122,7 @@ def npu_fused_infer_attention_score_v2(
 
 
 @operator
-def _npu_fused_infer_attention_score_get_max_workspace(*args: Any, **kwargs: Any) -> torch.Tensor:
+@taking_what(npu_fused_infer_attention_score)
+def _npu_fused_infer_attention_score_get_max_workspace() -> torch.Tensor:
     """The memory that the ``.out`` overload needs: none here."""
     return torch.empty(0, device="cpu")

@@ -1,43 +1,60 @@
 """An emulated operator as torch offers operators: callable itself, and by the names of its overloads.
 
 The function that computes gets plain CPU tensors over the memory of those on the device, now or when its stream or a
-replayed graph gets to it. It never sees a tensor on the device.
+replayed graph gets to it. It never sees a tensor on the device. Every argument that the vendor's operator has is named
+here, too: those that the emulation understands in the function's own signature, the others as `neutral`, with the only
+value at which they are accepted.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 import torch
 
 from harness.npu import fault, graph
 from harness.npu.arguments import Arguments
+from harness.npu.boundary import Event
 from harness.npu.dispatch import Views, deferring, submit, synchronise
-from harness.npu.memory import HOST, is_on_device
+from harness.npu.memory import DEVICE_TYPE, HOST, is_on_device
 from harness.npu.registry import emulates
 
-_TENSORS = (torch.Tensor, torch.Tensor | None)
+_TENSORS = (torch.Tensor, torch.Tensor | None, Sequence[torch.Tensor])
+
+
+class Traits(NamedTuple):
+    """What is to be known of an operator beside what it computes.
+
+    `neutral`: arguments that are accepted only at these values. `announces`: the event at the operator boundary, before
+    the operator touches a KV cache. `writes`: it makes no tensors but changes given ones; it returns the arguments named
+    in `returns`, or None. `host`: its tensors that are read on the host, as lists of lengths are.
+    """
+
+    neutral: Mapping[str, Any] = {}
+    announces: type[Event] | None = None
+    writes: bool = False
+    returns: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
 
 
 class Operator:
-    """An operator over device memory, which refuses to run once the device has stopped.
+    """An operator over device memory, which refuses to run once the device has stopped."""
 
-    `results` names what it makes, where a caller can give the memory for it. `writes` says that it makes no tensors but
-    changes given ones; it then returns the argument named `returns`, or None.
-    """
-
+    #: Names of what it makes, where a caller can give the memory for it.
     results: tuple[str, ...] = ()
 
-    def __init__(self, compute: Callable[..., Any], writes: bool = False, returns: str | None = None) -> None:
+    def __init__(self, compute: Callable[..., Any], traits: Traits = Traits()) -> None:  # noqa: B008 (a constant)
         self.__name__ = self.__qualname__ = compute.__name__
         self.__doc__ = compute.__doc__
+        self.traits = traits
         self._compute = compute
-        self._writes = writes
-        self._returns = returns
         self._signature = inspect.signature(compute)
-        #: Arguments that are tensors; all others are the host's, and can be rebound in a captured graph.
-        self._tensors = frozenset(
-            name for name, parameter in self._signature.parameters.items() if parameter.annotation in _TENSORS
+        #: Arguments in device memory; all others are the host's, and can be rebound in a captured graph.
+        self._on_device = frozenset(
+            name
+            for name, parameter in self._signature.parameters.items()
+            if parameter.annotation in _TENSORS and name not in traits.host
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -49,22 +66,22 @@ class Operator:
             return self._run(given)
         if not deferring():
             return views.back(self._run(given))
-        if self._writes:
+        if self.traits.writes:
             self._later(given)
-            return views.back(given[self._returns]) if self._returns else None
+            returned = tuple(views.back(given[name]) for name in self.traits.returns)
+            return returned[0] if len(returned) == 1 else returned or None
         made = self._empty_results(given)
         self._later(given, made)
         return views.back(made)
 
     def _given(self, views: Views, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, tensors as views; refuses tensors that are in the wrong memory."""
-        bound = self._signature.bind(*args, **kwargs).arguments
-        for name, parameter in self._signature.parameters.items():
-            if parameter.kind is parameter.VAR_KEYWORD:
-                bound.update(bound.pop(name, {}))
+        others = {name: value for name, value in kwargs.items() if name not in self._signature.parameters}
+        Arguments(self.__name__).require_neutral(others, self.traits.neutral)
+        own = {name: value for name, value in kwargs.items() if name not in others}
         given = {}
-        for name, value in bound.items():
-            if name in self._tensors:
+        for name, value in self._signature.bind(*args, **own).arguments.items():
+            if name in self._on_device:
                 given[name] = views.of(value)
             elif is_on_device(value):
                 synchronise(f"{self.__name__}: {name}")  # the host needs the numbers
@@ -76,7 +93,7 @@ class Operator:
 
     def _refuse_host_tensors(self, views: Views) -> None:
         views.refuse_mixture()
-        if views.on_host and torch._C._get_privateuse1_backend_name() == "npu":
+        if views.on_host and torch._C._get_privateuse1_backend_name() == DEVICE_TYPE:
             raise RuntimeError(
                 f"{self.__name__}: there is no kernel for tensors on the host, such as one of shape "
                 f"{list(views.on_host[0].shape)}: move them to the device"
@@ -93,7 +110,7 @@ class Operator:
         def call(host_inputs: Mapping[str, Any]) -> None:
             self._fill(made, self._run({**given, **host_inputs}))
 
-        host_inputs = {name: value for name, value in given.items() if name not in self._tensors}
+        host_inputs = {name: value for name, value in given.items() if name not in self._on_device}
         captured = graph.capturing()
         if captured is not None:
             captured.record_call(self.__name__, host_inputs, call)
@@ -120,6 +137,10 @@ class Operator:
         """The overload that makes its results."""
         return self
 
+    def signatures(self) -> dict[str, inspect.Signature]:
+        """What each overload takes, neutral arguments included, and returns."""
+        return {"default": _with_keywords(self._signature, self.traits.neutral)}
+
 
 class AttentionOperator(Operator):
     """An operator that makes attention and softmax sums, and has an overload which writes them into given tensors."""
@@ -129,7 +150,10 @@ class AttentionOperator(Operator):
     def out(
         self, *args: Any, out: Sequence[torch.Tensor], workspace: torch.Tensor | None = None, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write attention and softmax sums to `out`. Assumption: any workspace is large enough."""
+        """Write attention and softmax sums to `out`.
+
+        Assumption: any workspace is large enough. On a device: nothing, sglang asks the device for the size.
+        """
         fault.refuse_after_fault(self.__name__)
         views = Views(self.__name__)
         given = self._given(views, args, kwargs)
@@ -141,8 +165,15 @@ class AttentionOperator(Operator):
             self._fill(made, self._run(given))
         return out[0], out[1]
 
+    def signatures(self) -> dict[str, inspect.Signature]:
+        """As for every operator, and the further arguments of ``out``."""
+        found = super().signatures()
+        further = inspect.signature(self.out).parameters
+        named = {name: further[name].default for name in ("workspace", "out")}
+        return found | {"out": _with_keywords(found["default"], named)}
+
     def _empty_results(self, given: dict[str, Any]) -> Any:
-        # Assumption: values are as wide as queries, as they are wherever sglang captures attention.
+        # Values are as wide as queries wherever sglang captures attention; else `_fill` says that they are not.
         return torch.empty_like(given["query"]), torch.empty(1, device=HOST)
 
 
@@ -150,20 +181,54 @@ def _several(tensors: Any) -> Sequence[torch.Tensor]:
     return (tensors,) if isinstance(tensors, torch.Tensor) else tensors
 
 
-def operator(compute: Callable[..., Any]) -> Operator:
-    """Register a function that makes tensors, and changes none, as the operator of its name."""
-    return emulates(f"npu.{compute.__name__}")(Operator(compute))
+def _with_keywords(signature: inspect.Signature, defaults: Mapping[str, Any]) -> inspect.Signature:
+    """The signature with keyword-only arguments added."""
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value) for name, value in defaults.items()]
+    return signature.replace(parameters=[*signature.parameters.values(), *more])
 
 
-def writing_operator(returns: str | None = None) -> Callable[[Callable[..., Any]], Operator]:
-    """Register a function that changes tensors it is given, and returns the one named `returns` or none."""
+_Kind = TypeVar("_Kind", bound=Operator)
 
-    def register(compute: Callable[..., Any]) -> Operator:
-        return emulates(f"npu.{compute.__name__}")(Operator(compute, writes=True, returns=returns))
+
+def _registering(kind: type[_Kind], traits: Traits) -> Callable[[Callable[..., Any]], _Kind]:
+    def register(compute: Callable[..., Any]) -> _Kind:
+        return emulates(f"npu.{compute.__name__}")(kind(compute, traits))
 
     return register
 
 
-def attention_operator(compute: Callable[..., Any]) -> AttentionOperator:
+@overload
+def operator(compute: Callable[..., Any]) -> Operator: ...
+
+
+@overload
+def operator(**traits: Any) -> Callable[[Callable[..., Any]], Operator]: ...
+
+
+def operator(compute: Callable[..., Any] | None = None, **traits: Any) -> Any:
+    """Register a function as the operator of its name; `traits` are those of `Traits`."""
+    register = _registering(Operator, Traits(**traits))
+    return register if compute is None else register(compute)
+
+
+def attention_operator(**traits: Any) -> Callable[[Callable[..., Any]], AttentionOperator]:
     """Register a function, which returns attention and softmax sums, as the operator of its name."""
-    return emulates(f"npu.{compute.__name__}")(AttentionOperator(compute))
+    return _registering(AttentionOperator, Traits(**traits))
+
+
+def taking_what(other: Operator) -> Callable[[Callable[[], Any]], Callable[..., Any]]:
+    """Give a function without arguments those of another operator, which it does not look at."""
+
+    def widen(compute: Callable[[], Any]) -> Callable[..., Any]:
+        signature = other.signatures()["default"]
+
+        @functools.wraps(compute)
+        def wide(*args: Any, **kwargs: Any) -> Any:
+            signature.bind(*args, **kwargs)
+            return compute()
+
+        returns = inspect.signature(compute).return_annotation
+        wide.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]
+        return wide
+
+    return widen

@@ -1,14 +1,14 @@
 """The ATB attention operators over paged caches, which sglang uses without ASCEND_USE_FIA."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from harness.npu.arguments import Arguments
 from harness.npu.attention import attend, visible_in_band
 from harness.npu.attention_mask import is_causal
-from harness.npu.overloads import writing_operator
+from harness.npu.boundary import AttentionRead
+from harness.npu.overloads import operator
 from harness.npu.paged_cache import PagedCache, PagesRead, table_of, with_heads_last
 
 _WIDEST_PAGE = 128
@@ -25,14 +25,14 @@ class _PagedCall(NamedTuple):
     key_cache: torch.Tensor
     value_cache: torch.Tensor
     block_table: torch.Tensor
-    context_lens: Iterable[Any]
+    context_lens: torch.Tensor
     scale_value: float
     num_heads: int
     num_kv_heads: int
     out: torch.Tensor
     widest_head: int = _WIDEST_HEAD
 
-    def compute(self, query_lengths: tuple[int, ...]) -> torch.Tensor:
+    def compute(self, query_lengths: tuple[int, ...]) -> None:
         """Check, announce, read and attend; a group's last query is aligned to its last position."""
         arguments = self.arguments
         arguments.require_heads(("num_heads", self.num_heads), ("num_kv_heads", self.num_kv_heads))
@@ -45,7 +45,7 @@ class _PagedCall(NamedTuple):
         query = self._by_head("query", self.query, key.head_dimension)
         out = self._by_head("out", self.out, value.head_dimension)
         groups = len(query_lengths)
-        lengths = arguments.lengths("context_lens", self.context_lens)
+        lengths = arguments.lengths_in("context_lens", self.context_lens)
         one_each = f"there must be {groups} lengths, one per group of queries"
         arguments.require(len(lengths) == groups, "context_lens", list(lengths), one_each)
         table = table_of(arguments, self.block_table, groups)
@@ -59,7 +59,6 @@ class _PagedCall(NamedTuple):
             keys, values = key.rows(page_numbers, positions), value.rows(page_numbers, positions)
             out[start:stop] = attend(query[start:stop], keys, values, self.scale_value, visible)
             start = stop
-        return self.out
 
     def _cache(self, name: str, cache: torch.Tensor) -> PagedCache:
         require_shape, heads = self.arguments.require_shape, self.num_kv_heads
@@ -78,35 +77,35 @@ class _PagedCall(NamedTuple):
         return tensor.view(tokens, heads, dimension)
 
 
-@writing_operator(returns="out")
+@operator(announces=AttentionRead, writes=True, host=("seq_len", "context_lens"))
 def _npu_flash_attention_qlens(
     query: torch.Tensor,
     key_cache: torch.Tensor,
     value_cache: torch.Tensor,
-    mask: torch.Tensor,
     block_table: torch.Tensor,
-    seq_len: Iterable[Any],
-    context_lens: Iterable[Any],
-    scale_value: float,
-    num_heads: int,
+    mask: torch.Tensor,
+    seq_len: torch.Tensor,
+    context_lens: torch.Tensor,
     num_kv_heads: int,
+    num_heads: int,
+    scale_value: float,
     out: torch.Tensor,
-) -> torch.Tensor:
+) -> None:
     """Write to `out` the causal attention of each request's `seq_len` last positions over all of its own."""
     arguments = Arguments("_npu_flash_attention_qlens")
     square = mask.dim() == 2 and mask.shape[0] == mask.shape[1]
     arguments.require_shape(square, "mask", mask, "it must be square")
     # Assumption: a causal mask of any size stands for causality aligned to the last position.
     arguments.require_emulated(is_causal(mask), "mask", "one that is not causal")
-    lengths = arguments.lengths("seq_len", seq_len)
+    lengths = arguments.lengths_in("seq_len", seq_len)
     complete = sum(lengths) == len(query)
     arguments.require(complete, "seq_len", list(lengths), f"the sum must be query's tokens, {len(query)}")
-    return _PagedCall(
+    _PagedCall(
         arguments, query, key_cache, value_cache, block_table, context_lens, scale_value, num_heads, num_kv_heads, out
     ).compute(lengths)
 
 
-@writing_operator(returns="out")
+@operator(neutral={"workspace": None}, announces=AttentionRead, writes=True, host=("context_lens",))
 def _npu_paged_attention(
     query: torch.Tensor,
     key_cache: torch.Tensor,
@@ -115,17 +114,17 @@ def _npu_paged_attention(
     num_heads: int,
     scale_value: float,
     block_table: torch.Tensor,
-    context_lens: Iterable[Any],
+    context_lens: torch.Tensor,
     out: torch.Tensor,
-) -> torch.Tensor:
+) -> None:
     """Write to `out` the attention of one query per request over all of its positions."""
     arguments = Arguments("_npu_paged_attention")
-    return _PagedCall(
+    _PagedCall(
         arguments, query, key_cache, value_cache, block_table, context_lens, scale_value, num_heads, num_kv_heads, out
     ).compute((1,) * len(query))
 
 
-@operator
+@operator(neutral={"workspace": None}, announces=AttentionRead, writes=True, host=("context_lens",))
 def _npu_paged_attention_mla(
     query: torch.Tensor,
     key_cache: torch.Tensor,
@@ -133,17 +132,17 @@ def _npu_paged_attention_mla(
     num_heads: int,
     scale_value: float,
     block_table: torch.Tensor,
-    context_lens: Iterable[Any],
+    context_lens: torch.Tensor,
     mla_vheadsize: int,
     out: torch.Tensor,
-) -> torch.Tensor:
+) -> None:
     """Write to `out` the attention of one query per request, whose values are the first part of each key."""
     arguments = Arguments("_npu_paged_attention_mla")
     arguments.require(num_kv_heads == 1, "num_kv_heads", num_kv_heads, "a latent cache has 1 head")
     within = 0 < mla_vheadsize <= key_cache.shape[-1]
     rule = f"it must be in 1 to D of key_cache, {key_cache.shape[-1]}"
     arguments.require(within, "mla_vheadsize", mla_vheadsize, rule)
-    return _PagedCall(
+    _PagedCall(
         arguments,
         query,
         key_cache,

@@ -100,7 +100,7 @@ class _Ring(NamedTuple):
         return pairs
 
 
-@operator
+@operator(writes=True, returns=("output", "softmax_lse"))
 def npu_ring_mla(
     q_nope: torch.Tensor,
     q_rope: torch.Tensor,

@@ -51,3 +51,8 @@ def lookup(name: str, reached_as: str | None = None) -> Any:
     """What emulates `name`, or a stub that names itself as it was reached."""
     found = _emulated.get(name)
     return Stub(reached_as or name) if found is None else found
+
+
+def emulated_names() -> list[str]:
+    """The names of everything that is emulated."""
+    return sorted(_emulated)

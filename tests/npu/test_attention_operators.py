@@ -221,7 +221,7 @@ def test_decoding_agrees_in_all_operators_and_layouts(page_size: int, heads: int
     arguments = batch.padded(query=by_head.transpose(1, 2), input_layout="BNSD", **heads_first)
     _agree(npu_fused_infer_attention_score(**arguments)[0].transpose(1, 2), expected)
     single = batch.single()
-    assert _npu_paged_attention(**single) is single["out"]
+    assert _npu_paged_attention(**single) is None
     _agree(single["out"], expected)
 
 
@@ -480,9 +480,11 @@ def test_a_sink_is_one_per_head() -> None:
 
 
 _PAGED_REFUSALS: list[tuple[str, dict[str, Any]]] = [
-    (r"context_lens is \[20\]", {"context_lens": [20]}),
-    (r"context_lens is \[20, -7\]", {"context_lens": [20, -7]}),
-    (r"seq_len is \[3, 3\]", {"seq_len": [3, 3]}),
+    (r"context_lens is \[20\]", {"context_lens": torch.tensor([20])}),
+    (r"context_lens is \[20, -7\]", {"context_lens": torch.tensor([20, -7])}),
+    ("context_lens is a list: it must be a tensor", {"context_lens": [20, 7]}),
+    (r"seq_len is \[3, 3\]", {"seq_len": torch.tensor([3, 3])}),
+    ("seq_len is a list: it must be a tensor", {"seq_len": [3, 2]}),
     ("num_kv_heads is 3", {"num_kv_heads": 3}),
     ("key_cache is of shape", {"num_kv_heads": 1}),
     ("key_cache is of shape", {"key_cache": torch.zeros(9, 24, 2, 64, dtype=torch.float64)}),
@@ -678,7 +680,7 @@ def test_a_table_that_is_too_narrow_stops_the_device_for_good(small: _Batch, cac
         lambda: npu_fused_infer_attention_score.out(**small.fused(), out=[]),
         lambda: npu_fused_infer_attention_score.default(**small.fused()),
         lambda: _npu_flash_attention_qlens(**small.qlens()),
-        lambda: _npu_fused_infer_attention_score_get_max_workspace(),
+        lambda: _npu_fused_infer_attention_score_get_max_workspace(**small.fused()),
         lambda: _reshape(*_tokens(3), (cache, cache), _SLOTS),
         lambda: npu_scatter_nd_update_(cache, _SLOTS, cache),
     ]
@@ -694,7 +696,7 @@ def test_an_exact_table_is_wide_enough() -> None:
     found, _ = npu_fused_infer_attention_score(**batch.padded(block_table=batch.table[:, :2]))
     _agree(found, batch.reference(_everything))
     with pytest.raises(DeviceFault, match=r"context_lens\[0\] is 33"):
-        _npu_paged_attention(**batch.single(context_lens=[33], block_table=batch.table[:, :2]))
+        _npu_paged_attention(**batch.single(context_lens=torch.tensor([33]), block_table=batch.table[:, :2]))
 
 
 _OBSERVE_INSTALLED = """

@@ -1,0 +1,109 @@
+"""Every emulated operator is called once, and heard at the operator boundary exactly if it says that it announces.
+
+`docs/operators.md` calls an operator checked by the sanitizer because of what is tested here.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from harness.npu import (
+    fault,
+    finder,  # noqa: F401  registers the emulated operators
+)
+from harness.npu.boundary import CacheWrite, Event, listening
+from harness.npu.overloads import Operator
+from harness.npu.registry import emulated_names, lookup
+
+_OPERATORS = {name: found for name in emulated_names() if isinstance(found := lookup(name), Operator)}
+_PAGE_SIZE, _HEADS, _DIMENSION = 16, 2, 64
+
+
+def _fused(**names: str) -> dict[str, Any]:
+    """One query over two positions, with the arguments named as in the first version unless `names` says otherwise."""
+    cache = torch.zeros(1, _PAGE_SIZE, _HEADS * _DIMENSION)
+    arguments = {
+        "query": torch.zeros(1, 1, _HEADS * _DIMENSION),
+        "key": cache,
+        "value": cache.clone(),
+        "block_table": torch.zeros(1, 1, dtype=torch.int32),
+        "block_size": _PAGE_SIZE,
+        "num_heads": _HEADS,
+        "actual_seq_lengths_kv": [2],
+    }
+    return {names.get(name, name): value for name, value in arguments.items()}
+
+
+def _paged(**more: Any) -> dict[str, Any]:
+    return more | {
+        "query": torch.zeros(1, _HEADS, _DIMENSION),
+        "key_cache": torch.zeros(1, _PAGE_SIZE, _HEADS, _DIMENSION),
+        "value_cache": torch.zeros(1, _PAGE_SIZE, _HEADS, _DIMENSION),
+        "num_kv_heads": _HEADS,
+        "num_heads": _HEADS,
+        "scale_value": 1.0,
+        "block_table": torch.zeros(1, 1, dtype=torch.int32),
+        "context_lens": torch.tensor([2]),
+        "out": torch.zeros(1, _HEADS, _DIMENSION),
+    }
+
+
+def _written(slots: str) -> dict[str, Any]:
+    rows, cache = torch.zeros(1, _HEADS, _DIMENSION), torch.zeros(1, _PAGE_SIZE, _HEADS, _DIMENSION)
+    return {
+        "key": rows,
+        "value": rows,
+        "key_cache": cache,
+        "value_cache": cache.clone(),
+        slots: torch.tensor([3]),
+    }
+
+
+#: One call of each operator, on a KV cache if it works on one.
+CALLS: dict[str, Callable[[], dict[str, Any]]] = {
+    "npu.npu_fused_infer_attention_score": _fused,
+    "npu._npu_fused_infer_attention_score_get_max_workspace": _fused,
+    "npu.npu_fused_infer_attention_score_v2": lambda: _fused(
+        num_heads="num_query_heads", actual_seq_lengths_kv="actual_seq_kvlen"
+    ),
+    "npu._npu_paged_attention": _paged,
+    "npu._npu_flash_attention_qlens": lambda: _paged(mask=torch.ones(8, 8).triu(1), seq_len=torch.tensor([1])),
+    "npu._npu_reshape_and_cache": lambda: _written("slot_indices"),
+    "npu.npu_scatter_pa_kv_cache": lambda: _written("slot_mapping") | {"cache_mode": "Norm"},
+    "npu.npu_scatter_nd_update_": lambda: {
+        "input": torch.zeros(_PAGE_SIZE, _HEADS, _DIMENSION),
+        "indices": torch.tensor([[3]]),
+        "updates": torch.zeros(1, _HEADS, _DIMENSION),
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    """A device that no earlier test has stopped."""
+    fault.reset()
+    yield
+    fault.reset()
+
+
+def _heard(operator: Operator, arguments: dict[str, Any]) -> set[tuple[str, type[Event]]]:
+    heard: set[tuple[str, type[Event]]] = set()
+    with listening(lambda event: heard.add((event.operator, type(event)))):
+        operator(**arguments)
+    return heard
+
+
+@pytest.mark.parametrize("name", _OPERATORS)
+def test_an_operator_announces_what_it_says(name: str) -> None:
+    assert name in CALLS, "add a call of it to CALLS"
+    operator = _OPERATORS[name]
+    expected = set() if operator.announces is None else {(operator.__name__, operator.announces)}
+    assert _heard(operator, CALLS[name]()) == expected
+
+
+def test_an_operator_that_announces_nothing_is_not_heard() -> None:
+    """The planted fault: it says that it announces, and does not."""
+    silent = Operator(lambda: None, {}, announces=CacheWrite)
+    assert _heard(silent, {}) == set()
