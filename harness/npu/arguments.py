@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-# Assumption: float32 and float64 are accepted, unlike on the device, so that results can be compared closely.
+# Assumption: float32 and float64 are accepted, so that results can be compared closely. Source: torch_npu 2.14.0
+# documents float16 and bfloat16 for fused attention; the device refuses others. On a device: nothing, cases there use
+# bfloat16.
 _FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _MOST_HEADS_PER_KV_HEAD = 64
 

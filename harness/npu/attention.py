@@ -28,7 +28,8 @@ def attend_with_sums(
     sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As `attend`, and the logarithm of the sum of each softmax: (query, head), in float32 or better."""
-    # Assumption: the device's own precision inside the operator need not be emulated.
+    # Assumption: the device's own precision inside the operator need not be emulated. On a device: the noise floor
+    # there.
     precise = torch.float64 if query.dtype == torch.float64 else torch.float32
     queries, heads, dimension = query.shape
     positions, kv_heads, _ = key.shape
@@ -43,7 +44,9 @@ def attend_with_sums(
     sums = scores.logsumexp(-1).transpose(0, 1)
     weights = scores.softmax(-1)
     if visible is not None:
-        # Assumption: a query that sees no position yields zeros.
+        # Assumption: a query that sees no position yields zeros. Source: torch_npu 2.14.0 documents zeros where there
+        # are no keys, and for a row that is hidden whole that precision may be lost. On a device: more queries than
+        # positions.
         weights = weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)
     attended = weights[..., :positions].reshape(*together, positions) @ value.to(precise).transpose(0, 1)
     output: torch.Tensor = attended.view(heads, queries, value.shape[2]).transpose(0, 1).to(query.dtype)

@@ -64,7 +64,7 @@ class Masking(NamedTuple):
             raise RuntimeError(f"{arguments.operator}: atten_mask is None: {rule}")
         shapes = (_COMPRESSED, (1, *_COMPRESSED), (1, 1, *_COMPRESSED))
         arguments.require_shape(tuple(mask.shape) in shapes, "atten_mask", mask, rule)
-        # Assumption: with a causal mask, the device computes what the sparse mode is documented to mean.
+        # That the mask is causal is left to the caller, as torch_npu 2.14.0 documents.
         arguments.require_emulated(is_causal(mask.view(_COMPRESSED)), "atten_mask", "one that is not causal")
 
     def _check_whole(
@@ -73,6 +73,8 @@ class Masking(NamedTuple):
         arguments.require_emulated(self.before == EVERYTHING, "pre_tokens", self.before)
         arguments.require_emulated(self.after == EVERYTHING, "next_tokens", self.after)
         longest, batch = max(query_lengths, default=0), len(query_lengths)
+        # Assumption: a mask of 3 axes may have an entry for each request, as sglang's windows do in graphs. Source:
+        # torch_npu 2.14.0 documents one for all, or 4 axes. On a device: decode two requests with masks that differ.
         arguments.require_shape(mask.dim() in (2, 3, 4), "atten_mask", mask, "it must have 2 to 4 axes")
         entries = _entries(mask, longest)
         fits = len(entries) in (1, batch) and entries.shape[1] >= longest and entries.shape[2] >= capacity
@@ -86,10 +88,15 @@ class Masking(NamedTuple):
                 return None
             entries = _entries(self.mask, longest)
             return entries[group if len(entries) > 1 else 0, :queries, :positions] == 0
-        # Assumption: the last query is aligned to the last position, but in mode 2 the first to the first.
-        offset = 0 if self.sparse_mode == _LEFT_UP else positions - queries
+        # Assumption: the last query is aligned to the last position, but in mode 2 the first to the first, as the names
+        # of the modes say. Source: torch_npu 2.14.0 names mode 2 leftUpCausal and mode 3 rightDownCausal, and documents
+        # that neither has an effect for a single query. On a device: the layouts of cases with fewer queries than
+        # positions.
+        offset = 0 if self.sparse_mode == _LEFT_UP and longest > 1 else positions - queries
         if self.sparse_mode == _BAND:
-            # Assumption: the window holds for a single query too, though documented otherwise; sglang needs it.
+            # Assumption: the window holds for a single query too; sglang needs it. Source: torch_npu 2.14.0 documents
+            # that pre_tokens, next_tokens and sparse_mode have no effect then. On a device: decode beyond the window,
+            # and see whether what the positions before it hold matters.
             return visible_in_band(queries, positions, offset, self.after, self.before)
         return visible_in_band(queries, positions, offset)
 

@@ -9,6 +9,13 @@ from harness.npu.arguments import Arguments
 from harness.npu.boundary import CacheWrite, announce
 from harness.npu.overloads import operator
 
+# What npu_scatter_nd_update_ takes, as torch_npu 2.14.0 documents for the A2 and A3, and float64, to compare closely.
+_SCATTERED = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.bool, torch.int8, torch.int64),
+)
+_MOST_AXES = 8
+
 
 class _Rows(NamedTuple):
     """Rows (token, head, dimension) that go to a cache (page, position, head, dimension)."""
@@ -20,7 +27,9 @@ class _Rows(NamedTuple):
 
 
 def _require_inside(arguments: Arguments, name: str, indices: torch.Tensor, size: int) -> None:
-    # Assumption: an index outside the cache stops the device; none, such as -1, means that nothing is written.
+    # Assumption: an index outside the cache stops the device; none, such as -1, means that nothing is written. Source:
+    # torch_npu 2.14.0 documents for both scatters that indices lie inside, and not what happens else. On a device:
+    # write to slot -1, and to the first one past the cache, in a process of its own.
     outside = indices[(indices < 0) | (indices >= size)]
     if outside.numel():
         fault.fail(arguments.operator, f"{name} has {int(outside[0])}, but there are {size} places")
@@ -61,7 +70,9 @@ def _npu_reshape_and_cache(
     _write(arguments, "slot_indices", slot_indices, writes)
 
 
-@operator(writes=True, neutral=dict.fromkeys(("compress_lens", "compress_seq_offsets", "seq_lens")), announces=CacheWrite)
+@operator(
+    writes=True, neutral=dict.fromkeys(("compress_lens", "compress_seq_offsets", "seq_lens")), announces=CacheWrite
+)
 def npu_scatter_pa_kv_cache(
     key: torch.Tensor,
     value: torch.Tensor,
@@ -74,6 +85,8 @@ def npu_scatter_pa_kv_cache(
     """Write each token's key and value to its slot."""
     arguments = Arguments("npu_scatter_pa_kv_cache")
     arguments.require_emulated(cache_mode in (None, "Norm"), "cache_mode", cache_mode)
+    arguments.require(value.dtype == key.dtype, "value", value.dtype, f"key is {key.dtype}")
+    arguments.require_shape(value.shape[:2] == key.shape[:2], "value", value, f"key is {list(key.shape)}")
     writes = (_Rows("key", key, "key_cache", key_cache), _Rows("value", value, "value_cache", value_cache))
     _write(arguments, "slot_mapping", slot_mapping, writes)
 
@@ -82,6 +95,8 @@ def npu_scatter_pa_kv_cache(
 def npu_scatter_nd_update_(input: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
     """Write each update to the place in `input` that its indices name."""
     arguments = Arguments("npu_scatter_nd_update_")
+    arguments.require(input.dtype in _SCATTERED, "input", input.dtype, f"it must be one of {_SCATTERED}")
+    arguments.require_shape(1 <= input.dim() <= _MOST_AXES, "input", input, f"it must have 1 to {_MOST_AXES} axes")
     arguments.require_integers("indices", indices)
     depth = indices.shape[-1]
     rule = f"it must have 2 axes or more, the last of 1 to {input.dim()}"

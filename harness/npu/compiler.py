@@ -19,5 +19,8 @@ class CompilerConfig:
 
 @emulates("torchair.get_npu_backend")
 def get_npu_backend(compiler_config: Any = None) -> str:
-    """The backend for `torch.compile`. Assumption: compiled and eager code compute the same."""
+    """The backend for `torch.compile`.
+
+    Assumption: compiled and eager code compute the same. On a device: one forward with and without the compiler.
+    """
     return "eager"

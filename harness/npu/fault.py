@@ -20,7 +20,8 @@ def fail(operator: str, what: str) -> NoReturn:
 
 def refuse_after_fault(operator: str) -> None:
     """Raise `DeviceFault` where an earlier operator has stopped the device."""
-    # Assumption: after a fault every operator fails, whatever memory it uses.
+    # Assumption: after a fault every operator fails, whatever memory it uses. On a device: after a page outside of the
+    # cache, call an operator on other tensors in the same process.
     if _faults:
         raise DeviceFault(
             f"{operator}: error code 507015, the context is unusable since an aicore exception in {_faults[0]}"

@@ -115,7 +115,8 @@ def npu_fused_infer_attention_score_v2(
         kv_lengths=actual_seq_kvlen,
         masking=Masking(atten_mask, sparse_mode, pre_tokens, next_tokens),
         scale=softmax_scale,
-        # Assumption: a sink works in every layout, although documented for TND alone; sglang uses it in BSND.
+        # Assumption: a sink works in every layout, and in any floating type; sglang uses it in BSND. Source: torch_npu
+        # 2.14.0 documents TND and NTD_TND, and bfloat16. On a device: a sink in BSND against dense attention.
         sink=learnable_sink,
         with_sums=return_softmax_lse,
     ).compute()

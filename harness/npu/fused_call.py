@@ -13,14 +13,24 @@ from harness.npu.paged_cache import PagedCache, PagesRead, Rows, table_of, with_
 from harness.npu.query_layout import Grouped, QueryArguments, per_group
 from harness.npu.rope_parts import RopeParts
 
+# Assumption: pages are as small for several queries of a request as for one. Source: torch_npu 2.14.0 documents
+# multiples of 16 for one query, but of 128 for several, and 16 or 128 with rope parts. On a device: verify with pages
+# of 16 and 64.
 _WIDEST_PAGE = 512
+_MOST_HEADS = 256
+_WIDEST_HEAD = 512
+_WIDEST_VALUE_BESIDE_SINK = 128
 _WIDEST_POSITION = 65535
 _HEAD_FIRST_LAYOUTS = ("TND", "BNSD")
 _CACHES = ("key", "value", "key_rope")
 
 
 class FusedCall(NamedTuple):
-    """The arguments; `tensors` are those given of query, key, value, query_rope and key_rope."""
+    """The arguments; `tensors` are those given of query, key, value, query_rope and key_rope.
+
+    The rules are those that torch_npu 2.14.0 documents for both versions of the operator; where the emulation has
+    another one, it says so.
+    """
 
     arguments: Arguments
     query: QueryArguments
@@ -39,6 +49,8 @@ class FusedCall(NamedTuple):
         """Check, announce, read and attend."""
         arguments, tensors = self.arguments, self.tensors
         self._check_tensors()
+        if not tensors["query"].numel():
+            return tensors["query"].clone(), torch.zeros(1, device="cpu")
         queries = self.query.group("query", tensors["query"])
         parts = queries.groups
         if "query_rope" in tensors:
@@ -128,10 +140,14 @@ class FusedCall(NamedTuple):
         arguments.require_one_dtype(tensors)
         for given, needed in (("query_rope", "key_rope"), ("key_rope", "query_rope")):
             arguments.require(given not in tensors or needed in tensors, needed, None, f"{given} needs it")
-        arguments.require_shape(tensors["query"].numel() > 0, "query", tensors["query"], "it must not be empty")
+        some = tensors["query"].numel() > 0 or self.query.layout != "TND"
+        arguments.require_shape(some, "query", tensors["query"], "in TND it must not be empty")
+        arguments.require(heads <= _MOST_HEADS, self.query.heads_name, heads, f"it must not exceed {_MOST_HEADS}")
         if self.sink is not None:
             one_each = tuple(self.sink.shape) == (heads,)
             arguments.require_shape(one_each, "learnable_sink", self.sink, f"it must be ({heads},)")
+        # Assumption: a tensor that is not contiguous is read as it is. Source: torch_npu 2.14.0 documents that none is
+        # supported, and not what happens. On a device: pass a transposed query.
 
     def _cache(self, name: str, cache: torch.Tensor) -> PagedCache:
         """A cache in one of the two layouts in which the device reads pages."""
@@ -152,12 +168,23 @@ class FusedCall(NamedTuple):
 
     def _check_caches(self, caches: dict[str, PagedCache]) -> None:
         pages = len(caches["key"].pages)
+        # Assumption: requests that share pages may have more pages together than the cache. Source: torch_npu 2.14.0
+        # documents that the cache has no fewer. On a device: two requests over one page of a cache of one.
         for name, cache in caches.items():
             self.arguments.require_shape(len(cache.pages) == pages, name, self.tensors[name], f"key has {pages} pages")
         self._check_dimensions({name: cache.head_dimension for name, cache in caches.items()})
 
     def _check_dimensions(self, dimensions: dict[str, int]) -> None:
-        """Refuse queries that do not go with the head dimensions of keys and of their rope parts."""
+        """Refuse head dimensions of keys and values that are not read, and queries that do not go with them."""
+        width, tensors = dimensions["key"], self.tensors
+        alike = dimensions["value"] == width
+        self.arguments.require_shape(alike, "value", tensors["value"], f"key has head dimension {width}")
+        aligned = width % 16 == 0 and width <= _WIDEST_HEAD
+        rule = f"its head dimension, {width}, must be a multiple of 16 up to {_WIDEST_HEAD}"
+        self.arguments.require_shape(aligned, "key", tensors["key"], rule)
+        beside = self.sink is None or width <= _WIDEST_VALUE_BESIDE_SINK
+        rule = f"beside learnable_sink its head dimension must not exceed {_WIDEST_VALUE_BESIDE_SINK}"
+        self.arguments.require_shape(beside, "value", tensors["value"], rule)
         for name, cached in (("query", "key"), ("query_rope", "key_rope")):
             if cached in dimensions:
                 width, dimension = self._head_dimension(name), dimensions[cached]

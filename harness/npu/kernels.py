@@ -35,7 +35,8 @@ def allocate_extension(
     """Write to `out` the KV slots of the positions from each request's prefix to its new length.
 
     Assumption: as in sglang's own page allocator, a request first fills the page of its last slot, then takes
-    free pages in order, and requests follow one another both in `out` and in the free pages.
+    free pages in order, and requests follow one another both in `out` and in the free pages. On a device: one
+    allocation of several requests, some of which begin inside a page.
     """
     start, stop, last = prefix_lens.numpy(), seq_lens.numpy(), last_loc.numpy()
     count = stop - start

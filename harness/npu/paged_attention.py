@@ -95,7 +95,8 @@ def _npu_flash_attention_qlens(
     arguments = Arguments("_npu_flash_attention_qlens")
     square = mask.dim() == 2 and mask.shape[0] == mask.shape[1]
     arguments.require_shape(square, "mask", mask, "it must be square")
-    # Assumption: a causal mask of any size stands for causality aligned to the last position.
+    # Assumption: a causal mask of any size stands for causality aligned to the last position. On a device: extend
+    # behind a prefix, against dense attention.
     arguments.require_emulated(is_causal(mask), "mask", "one that is not causal")
     lengths = arguments.lengths_in("seq_len", seq_len)
     complete = sum(lengths) == len(query)

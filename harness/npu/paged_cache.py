@@ -80,7 +80,9 @@ class PagesRead(NamedTuple):
         columns = self.block_table.shape[1]
         found = []
         for group, length in enumerate(self.kv_lengths):
-            # Assumption: tiling accepts a length beyond the table, past which the device then reads.
+            # Assumption: tiling accepts a length beyond the table, past which the device then reads. Source: torch_npu
+            # 2.14.0 documents that the table is as wide as the longest length needs, and that page numbers are not
+            # checked. On a device: a length of one more than the table holds, in a process of its own.
             if length > columns * page_size:
                 wide = f"{columns} columns of {page_size} positions"
                 fault.fail(self.operator, f"{self.kv_lengths_name}[{group}] is {length}, but block_table has {wide}")

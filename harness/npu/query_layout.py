@@ -12,7 +12,10 @@ from harness.npu.arguments import Arguments
 
 _AXES = {"TND": 3, "BSH": 3, "BSND": 4, "BNSD": 4}
 _NOT_EMULATED = ("BNSD_BSND", "NTD_TND", "TND_NTD", "BSH_NBSD", "BSND_NBSD", "BNSD_NBSD")
-# Assumption: TND takes these, not only the documented 128 and 192 (512 with rope); sglang also uses it with 256.
+# Assumption: TND takes these in every floating type, over paged caches, and with as many queries as positions. Source:
+# torch_npu 2.14.0 documents 128 and 192 in bfloat16, and 512 beside rope parts; it contradicts itself on paged caches,
+# and has fewer queries than positions where sparse_mode is 3. sglang does all four. On a device: one call for each
+# dimension.
 _PACKED_DIMENSIONS = (64, 128, 192, 256, 512)
 
 
@@ -81,7 +84,7 @@ class QueryArguments(NamedTuple):
 
     def _join_padded(self, outputs: list[torch.Tensor], longest: int) -> torch.Tensor:
         heads, dimension = outputs[0].shape[1:]
-        # Assumption: the outputs of padding are zeros.
+        # Assumption: the outputs of padding are zeros. On a device: two requests in BSH, one of them shorter.
         joined = outputs[0].new_zeros(len(outputs), longest, heads, dimension)
         for entry, output in enumerate(outputs):
             joined[entry, : len(output)] = output

@@ -77,7 +77,7 @@ def get_device_name(device: Any = None) -> str:
 
 
 def get_device_capability(device: Any = None) -> None:
-    """Assumption: torch_npu has no such number, and answers None."""
+    """None, as torch_npu 2.14.0 answers where TORCH_NPU_DEVICE_CAPABILITY is not set."""
 
 
 def get_device_properties(device: Any = None) -> types.SimpleNamespace:

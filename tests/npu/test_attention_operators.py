@@ -299,6 +299,20 @@ def test_a_single_padded_query_reads_the_whole_mask_whatever_the_sparse_mode() -
     _agree(found, batch.reference(not_hidden))
 
 
+def test_no_queries_give_no_output_as_documented() -> None:
+    batch = _batch((1, 1), (9, 30))
+    nothing = torch.zeros(2, 0, 4 * _DIMENSION, dtype=torch.float64)
+    found, sums = npu_fused_infer_attention_score(**batch.padded(query=nothing))
+    assert found.shape == nothing.shape
+    assert sums.tolist() == [0.0]
+
+
+def test_left_up_causality_has_no_effect_for_a_single_query_as_documented() -> None:
+    batch = _batch((1, 1), (9, 30))
+    found, _ = npu_fused_infer_attention_score(**batch.fused(sparse_mode=2))
+    _agree(found, batch.reference(_everything))
+
+
 def test_left_up_causality_counts_from_the_first_position() -> None:
     batch = _batch((3, 2), (20, 7))
     found, _ = npu_fused_infer_attention_score(**batch.fused(sparse_mode=2))
@@ -375,6 +389,8 @@ _FUSED_REFUSALS: list[tuple[str, dict[str, Any]]] = [
     ("query is of shape", {"query": torch.zeros(0, 4, 64, dtype=torch.float64)}),
     ("key is torch.float32", {"key": _WIDE}),
     ("value is of shape", {"value": _WIDE.double()}),
+    ("num_heads is 512: it must not exceed 256", {"num_heads": 512, "num_key_value_heads": 64}),
+    ("value is of shape .*: key has head dimension 64", {"value": torch.zeros(9, 16, 2 * 32, dtype=torch.float64)}),
     ("key_rope is None", {"query_rope": torch.zeros(5, 4, 64, dtype=torch.float64)}),
     ("query_rope is None", {"key_rope": _WIDE.double()}),
 ]
@@ -476,6 +492,23 @@ def test_a_sink_is_one_per_head() -> None:
             input_layout="BSND",
             actual_seq_kvlen=[9],
             learnable_sink=torch.zeros(2),
+        )
+
+
+@pytest.mark.parametrize(
+    ("dimension", "sinks", "text"),
+    [
+        (24, None, "key is of shape .*: its head dimension, 24, must be a multiple of 16 up to 512"),
+        (528, None, "key is of shape .*: its head dimension, 528, must be a multiple of 16 up to 512"),
+        (144, torch.zeros(1), "value is of shape .*: beside learnable_sink its head dimension must not exceed 128"),
+    ],
+)
+def test_head_dimensions_are_those_that_are_documented(dimension: int, sinks: torch.Tensor | None, text: str) -> None:
+    cache = torch.zeros(1, 16, dimension)
+    arguments: dict[str, Any] = {"block_table": torch.zeros(1, 1, dtype=torch.int32), "block_size": 16}
+    with pytest.raises(RuntimeError, match=text):
+        npu_fused_infer_attention_score_v2(
+            torch.zeros(1, 1, dimension), cache, cache, **arguments, actual_seq_kvlen=[2], learnable_sink=sinks
         )
 
 
@@ -641,6 +674,14 @@ def test_writers_refuse_what_only_they_are_told(cache: torch.Tensor) -> None:
         _reshape(key, value, (cache.flatten(2), cache), _SLOTS)
     with pytest.raises(RuntimeError, match=r"indices is of shape \[3\]"):
         npu_scatter_nd_update_(cache.view(-1, 2, 8), _SLOTS, key)
+    with pytest.raises(RuntimeError, match=r"input is of shape \[1, 1, 1, 1, 1, 1, 1, 1, 1\]"):
+        npu_scatter_nd_update_(torch.zeros((1,) * 9), torch.tensor([[0]]), torch.zeros((1,) * 9))
+    with pytest.raises(RuntimeError, match=r"input is torch.int32: it must be one of"):
+        npu_scatter_nd_update_(torch.zeros(3, dtype=torch.int32), torch.tensor([[0]]), torch.ones(1, dtype=torch.int32))
+    with pytest.raises(RuntimeError, match=r"value is torch.float64: key is torch.float32"):
+        npu_scatter_pa_kv_cache(key, value.double(), cache, cache.double(), _SLOTS, cache_mode="Norm")
+    with pytest.raises(RuntimeError, match=r"value is of shape \[3, 1, 16\]: key is \[3, 2, 8\]"):
+        npu_scatter_pa_kv_cache(key, value.view(3, 1, 16), cache, cache.view(4, 16, 1, 16), _SLOTS, cache_mode="Norm")
     with pytest.raises(NotImplementedError, match="cache_mode = PA_NZ"):
         npu_scatter_pa_kv_cache(key, value, cache, cache, _SLOTS)
     with pytest.raises(NotImplementedError, match="seq_lens = "):
