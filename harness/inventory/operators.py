@@ -107,7 +107,7 @@ def _state(operator: str) -> tuple[bool, str]:
     if not isinstance(emulated, Operator):
         return True, _WATCHED[None]
     wanted = "default" if name == operator else "out"
-    return wanted in emulated.signatures(), _WATCHED[emulated.announces]
+    return wanted in emulated.signatures(), _WATCHED[emulated.traits.announces]
 
 
 def page() -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.npu.overloads import Operator
+from harness.npu.overloads import Operator, Traits
 from harness.npu.registry import emulates
 
 
@@ -14,7 +14,7 @@ class _LaunchedBy:
     """A kernel that is launched as ``kernel[grid](...)``; the grid does not change what it computes."""
 
     def __init__(self, kernel: Callable[..., None]) -> None:
-        self._kernel = Operator(kernel, writes=True)
+        self._kernel = Operator(kernel, Traits(writes=True))
 
     def __getitem__(self, grid: Any) -> Any:
         return self._kernel

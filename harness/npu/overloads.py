@@ -27,8 +27,8 @@ class Traits(NamedTuple):
     """What is to be known of an operator beside what it computes.
 
     `neutral`: arguments that are accepted only at these values. `announces`: the event at the operator boundary, before
-    the operator touches a KV cache. `writes`: it makes no tensors but changes given ones; it returns the arguments named
-    in `returns`, or None. `host`: its tensors that are read on the host, as lists of lengths are.
+    the operator touches a KV cache. `writes`: it makes no tensors but changes given ones, and returns those arguments
+    that are named in `returns`, or None. `host`: its tensors that are read on the host, as lists of lengths are.
     """
 
     neutral: Mapping[str, Any] = {}

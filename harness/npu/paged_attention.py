@@ -125,7 +125,7 @@ def _npu_paged_attention(
     ).compute((1,) * len(query))
 
 
-@operator(neutral={"workspace": None}, announces=AttentionRead, writes=True, host=("context_lens",))
+@operator(announces=AttentionRead, writes=True, host=("context_lens",))
 def _npu_paged_attention_mla(
     query: torch.Tensor,
     key_cache: torch.Tensor,

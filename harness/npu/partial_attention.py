@@ -1,7 +1,7 @@
 """Attention computed in parts, over different keys, and put together again by the sums of their softmax."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -100,7 +100,7 @@ class _Ring(NamedTuple):
         return pairs
 
 
-@operator(writes=True, returns=("output", "softmax_lse"))
+@operator(writes=True, returns=("output", "softmax_lse"), host=("seqlen",))
 def npu_ring_mla(
     q_nope: torch.Tensor,
     q_rope: torch.Tensor,
@@ -108,7 +108,7 @@ def npu_ring_mla(
     k_rope: torch.Tensor,
     value: torch.Tensor,
     mask: torch.Tensor,
-    seqlen: Any,
+    seqlen: torch.Tensor,
     head_num: int,
     kv_head_num: int,
     *,

@@ -11,7 +11,8 @@ import torch
 
 from harness.npu.arguments import Arguments
 from harness.npu.attention import attend, visible_in_band
-from harness.npu.overloads import Operator
+from harness.npu.boundary import AttentionRead
+from harness.npu.overloads import Operator, Traits
 from harness.npu.paged_cache import PagesRead, table_of, with_heads_last
 from harness.npu.registry import emulates
 
@@ -21,7 +22,7 @@ _EVERYTHING = -1
 
 def _kernel(compute: Callable[..., Any]) -> Operator:
     """Register a function as the kernel of its name."""
-    return emulates(f"{_MODULE}.{compute.__name__}")(Operator(compute))
+    return emulates(f"{_MODULE}.{compute.__name__}")(Operator(compute, Traits(announces=AttentionRead)))
 
 
 class _SinkCall(NamedTuple):

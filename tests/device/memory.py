@@ -106,6 +106,14 @@ def test_numbers_promote_types_as_on_the_host(dtype: torch.dtype, number: float,
     assert (there * number).tolist() == (host * number).tolist()
 
 
+@pytest.mark.parametrize("number", [2, 2.5, True])
+def test_a_number_can_stand_for_a_tensor(number: float) -> None:
+    host = torch.tensor([5, 7])
+    for operator in (torch.remainder, torch.mul, torch.add, torch.div, torch.floor_divide, torch.eq):
+        expected, found = operator(host, number), operator(host.to(DEVICE), number)
+        assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+
+
 def test_operators_agree_with_the_host() -> None:
     host = torch.tensor([[3.0, 1.0, 2.0], [0.5, 0.25, 4.0]])
     there = host.to(DEVICE)

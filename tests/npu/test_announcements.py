@@ -14,7 +14,7 @@ from harness.npu import (
     finder,  # noqa: F401  registers the emulated operators
 )
 from harness.npu.boundary import CacheWrite, Event, listening
-from harness.npu.overloads import Operator
+from harness.npu.overloads import Operator, Traits
 from harness.npu.registry import emulated_names, lookup
 
 _OPERATORS = {name: found for name in emulated_names() if isinstance(found := lookup(name), Operator)}
@@ -61,6 +61,50 @@ def _written(slots: str) -> dict[str, Any]:
     }
 
 
+def _sinks(**more: Any) -> dict[str, Any]:
+    return more | {
+        "query": torch.zeros(1, _HEADS * _DIMENSION),
+        "k_cache": torch.zeros(1, _PAGE_SIZE, _HEADS, _DIMENSION),
+        "v_cache": torch.zeros(1, _PAGE_SIZE, _HEADS, _DIMENSION),
+        "sinks": torch.zeros(_HEADS),
+        "block_tables": torch.zeros(1, 1, dtype=torch.int32),
+        "context_lens": torch.tensor([2]),
+        "scale": 1.0,
+        "sliding_window_size": -1,
+        "q_head_num": _HEADS,
+        "k_head_num": _HEADS,
+    }
+
+
+def _latent() -> dict[str, Any]:
+    arguments = _paged(mla_vheadsize=_DIMENSION // 2, num_kv_heads=1)
+    arguments["key_cache"], arguments["num_kv_heads"] = torch.zeros(1, _PAGE_SIZE, 1, _DIMENSION), 1
+    arguments["out"] = torch.zeros(1, _HEADS, _DIMENSION // 2)
+    del arguments["value_cache"]
+    return arguments
+
+
+def _ring() -> dict[str, Any]:
+    def tensor(*shape: int) -> torch.Tensor:
+        return torch.zeros(1, _HEADS, *shape)
+
+    return {
+        "q_nope": tensor(128),
+        "q_rope": tensor(64),
+        "k_nope": tensor(128),
+        "k_rope": tensor(64),
+        "value": tensor(128),
+        "mask": torch.zeros(512, 512),
+        "seqlen": torch.tensor([1]),
+        "head_num": _HEADS,
+        "kv_head_num": _HEADS,
+        "mask_type": "no_mask",
+        "calc_type": "calc_type_first_ring",
+        "output": tensor(128),
+        "softmax_lse": torch.zeros(_HEADS, 1),
+    }
+
+
 #: One call of each operator, on a KV cache if it works on one.
 CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "npu.npu_fused_infer_attention_score": _fused,
@@ -72,6 +116,17 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "npu._npu_flash_attention_qlens": lambda: _paged(mask=torch.ones(8, 8).triu(1), seq_len=torch.tensor([1])),
     "npu._npu_reshape_and_cache": lambda: _written("slot_indices"),
     "npu.npu_scatter_pa_kv_cache": lambda: _written("slot_mapping") | {"cache_mode": "Norm"},
+    "npu._npu_paged_attention_mla": _latent,
+    "npu.npu_ring_mla": _ring,
+    "npu.npu_attention_update": lambda: {
+        "lse": [torch.zeros(1)],
+        "local_out": [torch.zeros(1, _DIMENSION)],
+        "update_type": 0,
+    },
+    "sgl_kernel_npu.attention.sinks_attention.attention_sinks_triton": _sinks,
+    "sgl_kernel_npu.attention.sinks_attention.attention_sinks_prefill_triton": lambda: _sinks(
+        seq_lens=torch.tensor([1])
+    ),
     "npu.npu_scatter_nd_update_": lambda: {
         "input": torch.zeros(_PAGE_SIZE, _HEADS, _DIMENSION),
         "indices": torch.tensor([[3]]),
@@ -99,11 +154,11 @@ def _heard(operator: Operator, arguments: dict[str, Any]) -> set[tuple[str, type
 def test_an_operator_announces_what_it_says(name: str) -> None:
     assert name in CALLS, "add a call of it to CALLS"
     operator = _OPERATORS[name]
-    expected = set() if operator.announces is None else {(operator.__name__, operator.announces)}
+    expected = set() if operator.traits.announces is None else {(operator.__name__, operator.traits.announces)}
     assert _heard(operator, CALLS[name]()) == expected
 
 
 def test_an_operator_that_announces_nothing_is_not_heard() -> None:
     """The planted fault: it says that it announces, and does not."""
-    silent = Operator(lambda: None, {}, announces=CacheWrite)
+    silent = Operator(lambda: None, Traits(announces=CacheWrite))
     assert _heard(silent, {}) == set()
