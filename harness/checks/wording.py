@@ -9,6 +9,9 @@ from harness.scenario.metadata import Attention
 OVER = "attention reads KV slots that nobody has written for this request: acceptance falls, error 507015 can follow"
 UNDER = "attention does not see tokens that it must see: outputs are wrong"
 
+#: Modes in which ASCEND_USE_FIA and sinks select the operators; `forward_mtp` does not (0.5.15 to 0.5.23).
+SELECTING = ("extend", "decode", "draft_decode")
+
 
 def relation(actual: int, expected: int, scenario: MetadataScenario) -> str:
     """Name the difference of two unequal lengths by what it is made of, so that one fault has one fingerprint."""
@@ -53,13 +56,15 @@ def finding(
 
     Algorithms whose workers and backend code are the same share a fingerprint (EAGLE and its relatives). Batches
     without exact host lengths have fingerprints of their own, since it takes an option to meet them. So have attention
-    kinds beside MHA where attention runs, by the operators that they select.
+    kinds beside MHA where attention runs, by the operators that they select; a forward of several draft tokens has but
+    one path.
     """
     family = FAMILY.get(scenario.algorithm, scenario.algorithm)
     parts = [check, field, family, scenario.executor, scenario.mode, relation_name]
     if scenario.host_view != "published":
         parts.append(f"{scenario.host_view}-host")
     if scenario.attention is not None and scenario.target != "mha":
-        parts.append(operators(scenario.target, scenario.attention))
+        chosen = scenario.mode in SELECTING
+        parts.append(operators(scenario.target, scenario.attention) if chosen else scenario.target)
     fingerprint = ":".join(parts)
     return Finding(check, fingerprint, scenario.algorithm, scenario.executor, scenario.mode, message, meaning, scenario)

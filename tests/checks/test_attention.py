@@ -125,7 +125,7 @@ PLANTED = [
         OUTPUT,
         WINDOW,
         shifted(1, 0.5),
-        "beyond-noise:swa-fia-sinks",
+        "beyond-noise:swa",
         "output of request 0, query 1 of the full layer is off by 0.5, "
         "but should be within {limit} of float64 (1 of 4 rows)",
     ),
@@ -134,9 +134,18 @@ PLANTED = [
         OUTPUT,
         WINDOW,
         shifted(1, 0.5, head=3),
-        "beyond-noise:swa-fia-sinks",
+        "beyond-noise:swa",
         "output of request 0, query 1 of the window layer is off by 0.5, "
         "but should be within {limit} of float64 (1 of 4 rows)",
+    ),
+    Planted(
+        "a row of a decode over a window is off",
+        OUTPUT,
+        replace(WINDOW, algorithm="NONE", mode="decode", draft_tokens=1),
+        shifted(0, 0.5, head=3),
+        "beyond-noise:swa-fia-sinks",
+        "output of request 0, query 0 of the window layer is off by 0.5, "
+        "but should be within {limit} of float64 (1 of 2 rows)",
     ),
     Planted(
         "a row of an extend is no number",
