@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from harness.scenario.metadata import Attention, MetadataScenario, Request
 from harness.scenario.strategies import Cell, cells, scenarios
-from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES
+from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES, REPLAYED
 
 HEADS = ((2, 1), (2, 2), (4, 1))  # query heads, KV heads
 #: Of MLA: few, enough for a decode with FIA, and no power of two.
@@ -15,13 +15,15 @@ LATENT_HEADS = ((4, 1), (8, 1), (12, 1))
 #: An MLA extend projects its whole prefix to keys of every head.
 MOST_PROJECTED = 256
 MOST_REQUESTS, MOST_TOKENS = 3, 48
+#: A graph is replayed for one batch after the other.
+MOST_ROUNDS = {"eager": 1, "graph": 2}
 SMALLEST_WINDOW = 2
 SMALLEST_PAGE = 16  # the operators take no smaller block
 
 
 def attention_cells(capabilities: Collection[str]) -> list[Cell]:
     """The cells of `cells` whose forward is run."""
-    return [cell for cell in cells(capabilities) if cell.executor == "eager"]
+    return [cell for cell in cells(capabilities) if cell.executor == "eager" or cell.mode in REPLAYED]
 
 
 @st.composite
@@ -41,7 +43,8 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
         page = page if page in LATENT_PAGE_SIZES else max(LATENT_PAGE_SIZES)
         drawn = replace(drawn, draft_tokens=min(drawn.draft_tokens, MOST_LATENT_QUERIES))
     most = drawn.draft_tokens if cell.mode == "draft_extend" else MOST_TOKENS
-    rounds = tuple(tuple(_small(request, most) for request in batch[:MOST_REQUESTS]) for batch in drawn.rounds[:1])
+    batches = [batch[:MOST_REQUESTS] or (Request(prefix=1),) for batch in drawn.rounds]
+    rounds = tuple(tuple(_small(request, most) for request in batch) for batch in batches[: MOST_ROUNDS[cell.executor]])
     if latent and cell.mode == "extend":
         rounds = tuple(tuple(_after_whole_pages(request, page) for request in batch) for batch in rounds)
     committed = min(request.prefix for batch in rounds for request in batch) // page

@@ -20,6 +20,8 @@ Kind = Literal[
 ]
 Consequence = Literal["error 507015", "silent wrong attention"]
 
+#: What a user sees of an access that stops nothing.
+SILENT: Consequence = "silent wrong attention"
 KINDS: tuple[Kind, ...] = get_args(Kind)
 #: In a field of a violation: there is no such number.
 NONE = -1
@@ -62,7 +64,7 @@ class Violation(msgspec.Struct, frozen=True):
     @property
     def consequence(self) -> Consequence:
         """What a user sees: the device's address error, or nothing but wrong outputs."""
-        return "error 507015" if self.kind in _ADDRESS else "silent wrong attention"
+        return "error 507015" if self.kind in _ADDRESS else SILENT
 
     def sentence(self) -> str:
         """The violation as one line."""

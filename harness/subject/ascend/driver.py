@@ -149,7 +149,7 @@ class Session:
         executor: GraphExecutor | None = None
         if scenario.executor == "graph":
             try:
-                executor = GraphExecutor(scenario, self.backend, self.model_runner, self.builder)
+                executor = GraphExecutor(scenario, self.backend, self.model_runner, self.builder, self.forward)
             except Exception as error:
                 seen = Seen(error=_sglang_error(error))
                 return (seen,) * (len(scenario.rounds) * scenario.builds)
@@ -160,6 +160,8 @@ class Session:
                 # A lost device cannot even be prepared for the next build, which would fail as the last one did.
                 lost = bool(results) and DEVICE_LOST in results[-1].error
                 results.append(results[-1] if lost else self._build(scenario, requests, batch, executor))
+        if executor is not None:
+            executor.close()
         return tuple(results)
 
     def _build(
@@ -169,20 +171,23 @@ class Session:
         batch: Batch,
         executor: GraphExecutor | None,
     ) -> Seen:
-        host_lengths, output = None, None
+        output = None
         if self.forward is not None:
             self.forward.prepare(scenario, requests)
         try:
             if executor is None:
                 self.backend.init_forward_metadata(batch.forward_batch)
+                if self.forward is not None:
+                    output = self.forward.eager(scenario, requests, self.backend, batch.forward_batch)
+            elif self.forward is not None:
+                output = self.forward.watched(lambda: executor.attention(scenario, requests, batch))
             else:
-                host_lengths = executor.replay(batch)
-            if self.forward is not None:
-                output = self.forward.run(scenario, requests, self.backend, batch.forward_batch)
+                executor.replay(batch)
         except Exception as error:
             message = _sglang_error(error)
             changed = () if DEVICE_LOST in message else reading.changed_inputs(batch)
             return Seen(changed=changed, error=message, accesses=self._bad_accesses())
+        host_lengths = executor.host_lengths if executor is not None else None
         seen = reading.seen(scenario, requests, batch, self._metadata(scenario), host_lengths)
         return replace(seen, never_built=self.never_built, output=output, accesses=self._bad_accesses())
 

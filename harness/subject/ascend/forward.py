@@ -1,16 +1,17 @@
 """Attention really runs: the backend's own forward over real pools, with the sanitizer at the operator boundary."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from harness.npu.boundary import listening
+from harness.npu.boundary import Event, listening
 from harness.scenario import MetadataScenario, PageMap, Request
 from harness.scenario.content import Values, cached, output_size, projections, queries, sinks, slots
 from harness.scenario.observation import BadAccess, Floats
 from harness.subject.ascend.batch import new_positions
-from harness.subject.ascend.layers import attend, layers
+from harness.subject.ascend.layers import Inputs, attend, layers
 from harness.subject.ascend.pools import Pools
 from harness.subject.ascend.watch import Watch
 
@@ -25,7 +26,12 @@ class Forward:
         self.pools = pools
         self.device = device
         self.layers = layers(scenario, self._tensor(projections(scenario)) if scenario.target == "mla" else None)
+        self.sinks: torch.Tensor | None = None
+        if scenario.attention is not None and scenario.attention.sinks:
+            self.sinks = self._tensor(sinks(scenario))
         self.watches: list[Watch] = []
+        self._watch_of: dict[int, Watch] = {}
+        self._latest: Callable[[Event], None] = _without_pool
 
     @property
     def accesses(self) -> tuple[BadAccess, ...]:
@@ -39,37 +45,53 @@ class Forward:
         """
         assert scenario.attention is not None
         starts, _ = new_positions(scenario, batch)
-        self.watches = []
+        self.watches, self._watch_of = [], {}
         for layer in self.layers:
             window = layer.layer_id == WINDOW
-            self.watches.append(Watch(scenario, batch, self.pools.pages + 1, window))
+            watch = Watch(scenario, batch, self.pools.pages + 1, window)
+            self.watches.append(watch)
             for buffer in self._buffers(layer):
+                self._watch_of[buffer.data_ptr()] = watch
                 buffer.fill_(scenario.attention.fill)
             for request, start in zip(batch, starts, strict=True):
                 first = max(0, start + 1 - scenario.window) if window else 0
                 self._write(scenario, slots(scenario, request.row, range(first, start)), layer)
 
-    def run(self, scenario: MetadataScenario, batch: tuple[Request, ...], backend: Any, forward_batch: Any) -> Floats:
-        """Attention of one round, the heads of all layers side by side."""
-        assert scenario.attention is not None
+    def inputs(self, scenario: MetadataScenario, batch: tuple[Request, ...]) -> Inputs:
+        """What the step computes with."""
         starts, counts = new_positions(scenario, batch)
         new = [
             slots(scenario, request.row, range(start, start + count))
             for request, start, count in zip(batch, starts, counts, strict=True)
         ]
-        written = np.concatenate(new)
-        rows = queries(scenario, len(written))
-        first, second = (self._tensor(content) for content in cached(scenario, written))
+        written = np.concatenate(new) if new else np.zeros(0, dtype=np.int64)
+        first, second = cached(scenario, written)
+        return Inputs(self._tensor(queries(scenario, len(written))), self._tensor(first), self._tensor(second))
+
+    def attend(self, scenario: MetadataScenario, backend: Any, forward_batch: Any, inputs: Inputs) -> torch.Tensor:
+        """Every layer's attention of one step: (query rows, heads of all layers, dimension), on the device."""
         one = backend.attn_backends[scenario.step] if scenario.mode == "draft_decode" else backend
         run = one.forward_decode if scenario.mode in ("decode", "draft_decode") else one.forward_extend
-        sink = self._tensor(sinks(scenario)) if scenario.attention.sinks else None
-        outputs = []
-        for layer, watch in zip(self.layers, self.watches, strict=True):
-            arguments = (scenario, forward_batch, self.pools.kv_pool, self._tensor(rows), (first, second), sink)
-            with listening(watch):
-                output = attend(run, layer, *arguments)
-            outputs.append(output.float().cpu().numpy().reshape(*rows.shape[:2], output_size(scenario)))
-        return Floats.of(np.concatenate(outputs, axis=1))
+        outputs = [
+            attend(run, layer, scenario, forward_batch, self.pools.kv_pool, inputs, self.sinks) for layer in self.layers
+        ]
+        return torch.cat([output.reshape(len(inputs.queries), -1, output_size(scenario)) for output in outputs], dim=1)
+
+    def eager(self, scenario: MetadataScenario, batch: tuple[Request, ...], backend: Any, forward_batch: Any) -> Floats:
+        """Attention of one round over the metadata that `backend` has built, every access watched."""
+        inputs = self.inputs(scenario, batch)
+        return self.watched(lambda: self.attend(scenario, backend, forward_batch, inputs))
+
+    def watched(self, step: Callable[[], torch.Tensor]) -> Floats:
+        """The output of `step`, with every access of it watched."""
+        with listening(self._hear):
+            return Floats.of(step().float().cpu().numpy())
+
+    def _hear(self, event: Event) -> None:
+        """Tell the watch of the pool that the event is about; a copy of a pool is one that has just been written."""
+        if event.cache in self._watch_of:
+            self._latest = self._watch_of[event.cache]
+        self._latest(event)
 
     def _buffers(self, layer: Any) -> tuple[torch.Tensor, torch.Tensor]:
         pool = self.pools.kv_pool
@@ -83,3 +105,7 @@ class Forward:
 
     def _tensor(self, content: Values) -> torch.Tensor:
         return torch.from_numpy(content.copy()).to(self.device)
+
+
+def _without_pool(event: Event) -> None:
+    raise LookupError(f"{event.operator} works on a cache at {event.cache:#x}, which is none of the pool's")

@@ -3,7 +3,7 @@
 Sources: `RadixAttention.forward`, `deepseek_v2_attention_mla_npu.py` (0.5.15 to 0.5.23).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -54,21 +54,28 @@ class _Projection:
         return latent @ self.weight.T, None
 
 
+class Inputs(NamedTuple):
+    """What one step gives to every layer: query rows, and the rows that it adds to the layer's two caches."""
+
+    queries: torch.Tensor
+    first: torch.Tensor
+    second: torch.Tensor
+
+
 def attend(
     run: Any,
     layer: Any,
     scenario: MetadataScenario,
     forward_batch: Any,
     pool: Any,
-    query: torch.Tensor,
-    new: tuple[torch.Tensor, torch.Tensor],
+    inputs: Inputs,
     sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Call `run`, a forward of the backend, as the model does; `new` is what the step adds to the two caches."""
+    """Call `run`, a forward of the backend, as the model does."""
+    query, latent, rope = inputs
     if scenario.target != "mla":
         extra = {} if sinks is None else {"sinks": sinks}
-        return _tensor(run(query.flatten(1), *new, layer, forward_batch, **extra))
-    latent, rope = new
+        return _tensor(run(query.flatten(1), inputs.first, inputs.second, layer, forward_batch, **extra))
     if absorbed(scenario):
         nope, query_rope = query[..., :LATENT_SIZE].contiguous(), query[..., LATENT_SIZE:].contiguous()
         return _tensor(run(nope, latent, latent, layer, forward_batch, q_rope=query_rope, k_rope=rope))

@@ -3,7 +3,10 @@
 Each entry says since when, and was read in the sources of 0.5.15 to 0.5.23.
 """
 
+import ast
 import inspect
+import sys
+import textwrap
 from contextlib import ExitStack
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -12,8 +15,12 @@ from typing import Any
 from harness.scenario.capability import ABSENT_HOST
 from harness.scenario.metadata import SPARE_COLUMNS, MetadataScenario
 
+#: A group of one rank, as far as capturing a graph needs one.
+ALONE = SimpleNamespace(world_size=1, rank_in_group=0, barrier=lambda: None)
+
 #: One rank, no data parallelism. Names that a release does not know are left out.
-PARALLEL = {
+PARALLEL: dict[str, Any] = {
+    "tp_group": ALONE,
     "tp_size": 1,
     "tp_rank": 0,
     "attn_tp_size": 1,
@@ -58,7 +65,7 @@ def override_parallel() -> ExitStack:
     from sglang.srt.runtime_context import get_parallel
 
     if hasattr(ascend_backend, "get_attention_tp_size"):
-        parallel_state._ATTN_TP = SimpleNamespace(world_size=1, rank_in_group=0)
+        parallel_state._ATTN_TP = ALONE
 
     stack = ExitStack()
     for name, value in PARALLEL.items():
@@ -86,6 +93,19 @@ def capabilities() -> tuple[str, ...]:
     if hasattr(envs, "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS"):
         known.append(ABSENT_HOST)
     return tuple(sorted(known))
+
+
+def constructed(kind: type, attribute: str, **names: Any) -> Any:
+    """What the constructor of `kind` would assign to `attribute`, given the objects that it calls by `names`.
+
+    For the constructor of a graph runner, which loads a model and captures it, the assignment alone is run.
+    """
+    source = textwrap.dedent(inspect.getsource(kind.__init__))  # type: ignore[misc]
+    for statement in ast.walk(ast.parse(source)):
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == f"self.{attribute}":
+            expression = compile(ast.Expression(statement.value), inspect.getfile(kind), "eval")
+            return eval(expression, vars(sys.modules[kind.__module__]) | names)
+    raise LookupError(f"the constructor of {kind.__name__} no longer assigns {attribute}")
 
 
 def never_built() -> tuple[str, ...]:

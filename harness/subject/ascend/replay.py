@@ -3,36 +3,20 @@
 What is real: the backend's capture and replay methods, `build_replay_fb_view`, and the code of `NPUGraphRunner.execute`
 (or `_replay_graph` of the EAGLE runners) that computes the list of host lengths for the captured operators. What the
 driver does itself: the copy into the padded static buffers, by the fill values of `cuda_graph_buffer_registry.py`
-(lengths, rows, locations and positions of padded rows are 0 in 0.5.15 to 0.5.23), and the device graph, which here only
-notes the lengths that it is given.
+(lengths, rows, locations and positions of padded rows are 0 in 0.5.15 to 0.5.23). Where attention runs, it is captured and
+replayed in graphs of the device (`captured.py`); elsewhere only the lengths that a graph would get are noted.
 """
 
 from typing import Any
 
 import torch
 
-from harness.scenario.metadata import MetadataScenario
+from harness.scenario import MetadataScenario, Request
 from harness.subject.ascend import releases
 from harness.subject.ascend.batch import Batch, BatchBuilder
+from harness.subject.ascend.captured import CapturedAttention, Graphs
+from harness.subject.ascend.forward import Forward
 from harness.subject.ascend.stand_in import StandIn
-
-
-class NotingGraph(StandIn):
-    """Stands where the captured device graph would be: notes the host lengths that a replay is given."""
-
-    def __init__(self, output: Any) -> None:
-        super().__init__(output=output)
-        self.lengths: list[list[int]] = []
-
-    def replay_with_input_update(
-        self, key: Any, seq_lens: Any = None, cpu_update_input: Any = None, **options: Any
-    ) -> Any:
-        """One list for every captured operator, or one per draft step."""
-        if cpu_update_input is not None:
-            self.lengths = [list(value) for update in cpu_update_input for value in update.values()]
-        else:
-            self.lengths = [list(seq_lens)]
-        return self.output
 
 
 class Buffers(StandIn):
@@ -69,14 +53,26 @@ class Buffers(StandIn):
 class GraphExecutor:
     """Captured buckets of one scenario over one backend."""
 
-    def __init__(self, scenario: MetadataScenario, backend: Any, model_runner: Any, builder: BatchBuilder) -> None:
+    def __init__(
+        self,
+        scenario: MetadataScenario,
+        backend: Any,
+        model_runner: Any,
+        builder: BatchBuilder,
+        forward: Forward | None,
+    ) -> None:
         self.backend = backend
+        self.forward = forward
         self.builder = builder
         self.mode = builder.modes[scenario.mode]
         self.drafts = scenario.mode if scenario.mode in ("draft_decode", "draft_extend") else None
         self.buckets = sorted(scenario.buckets)
         self.width = 1 if scenario.mode in ("decode", "draft_decode") else scenario.draft_tokens
         self.buffers = Buffers(self.buckets[-1], self.width, builder.device)
+        self.captured: CapturedAttention | None = None
+        if forward is not None:
+            most = self.buckets[-1] * self.width
+            self.captured = CapturedAttention(model_runner, forward.inputs(scenario, ()), most)
         self.runner = _runner(scenario, self, model_runner)
         backend.init_cuda_graph_state(self.buckets[-1], self.buckets[-1] * self.width)
         for bucket in reversed(self.buckets):
@@ -97,11 +93,34 @@ class GraphExecutor:
             positions=buffers.positions[:tokens],
             spec_algorithm=self.builder.algorithm(scenario.algorithm),
             spec_info=self.builder.spec_info(scenario, tokens),
+            **({"extend_seq_lens_cpu": [self.width] * bucket} if self.drafts == "draft_extend" else {}),
         )
         self.backend.init_forward_metadata_out_graph(view, in_capture=True)
+        if self.captured is not None and self.forward is not None:
+            forward = self.forward
+            self.captured.capture(bucket, tokens, lambda inputs: forward.attend(scenario, self.backend, view, inputs))
 
-    def replay(self, batch: Batch) -> list[list[int]]:
-        """Pad and replay one batch; returns the host lengths that the graph was given, per captured step."""
+    def attention(self, scenario: MetadataScenario, requests: tuple[Request, ...], batch: Batch) -> torch.Tensor:
+        """Replay one batch with its queries, keys and values, and return the outputs of its live rows."""
+        assert self.captured is not None and self.forward is not None
+        inputs = self.forward.inputs(scenario, requests)
+        self.captured.put(inputs)
+        self.replay(batch)
+        return self.captured.output(len(inputs.queries))
+
+    @property
+    def host_lengths(self) -> list[list[int]]:
+        """The host lengths that the last replay was given, per captured step."""
+        lengths: list[list[int]] = self.runner.backend.lengths
+        return lengths
+
+    def close(self) -> None:
+        """Let go of what the graphs hold."""
+        if self.captured is not None:
+            self.captured.close()
+
+    def replay(self, batch: Batch) -> None:
+        """Pad and replay one batch."""
         forward_batch = batch.forward_batch
         if self.drafts is None:
             self.runner.execute(forward_batch)
@@ -110,8 +129,6 @@ class GraphExecutor:
             if self.drafts == "draft_decode" and forward_batch.seq_lens_cpu is not None:
                 forward_batch = StandIn(seq_lens_cpu=self.buffers.seq_lens_cpu[: self.runner.bs])
             self.runner._replay_graph(self.runner.bs, forward_batch)
-        lengths: list[list[int]] = self.runner.backend.lengths
-        return lengths
 
     def load(self, forward_batch: Any, pp_proxy_tensors: Any = None) -> None:
         """`load_batch` of the runner: pad to the bucket, then the backend's replay metadata."""
@@ -180,10 +197,10 @@ def _runner(scenario: MetadataScenario, executor: GraphExecutor, model_runner: A
         stands_in=True,
         model_runner=model_runner,
         attn_backend=executor.backend,
-        backend=NotingGraph(PPProxyTensors({})),
+        backend=Graphs(PPProxyTensors({}), executor.captured),
         buffers=executor.buffers,
         is_dllm=False,
-        if_use_v2=False,
+        if_use_v2=releases.constructed(NPUGraphRunner, "if_use_v2", model_runner=model_runner),
         use_fias_v2_bsnd=False,
         enable_pdmux=False,
         capture_forward_mode=executor.mode,

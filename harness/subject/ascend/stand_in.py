@@ -63,6 +63,7 @@ def model_runner(scenario: MetadataScenario, pools: Pools, arguments: Any, spec_
         attn_cp_size=1,
         attn_tp_size=1,
         tp_size=1,
+        tp_group=releases.ALONE,
     )
 
 
@@ -74,10 +75,18 @@ def _model_config(scenario: MetadataScenario) -> StandIn:
         dtype=DTYPE,
         attention_arch=AttentionArch.MLA if scenario.target == "mla" else AttentionArch.MHA,
         context_len=scenario.pool.context_length,
-        hf_config=StandIn(architectures=["Qwen3ForCausalLM"]),
+        hf_config=StandIn(architectures=[_architecture(scenario)]),
         num_attention_heads=scenario.attention.query_heads if scenario.attention is not None else HEADS,
         use_alibi=False,
         kv_lora_rank=rank,
         qk_rope_head_dim=rope,
         qk_nope_head_dim=HEAD_SIZE if scenario.attention is None else content.HEAD_SIZE,
     )
+
+
+def _architecture(scenario: MetadataScenario) -> str:
+    """A model of the scenario's kind: the graph runner updates host lengths by the architecture's name."""
+    if scenario.target != "swa":
+        return "Qwen3ForCausalLM"
+    sinks = scenario.attention is not None and scenario.attention.sinks
+    return "GptOssForCausalLM" if sinks else "Step3p5ForCausalLM"

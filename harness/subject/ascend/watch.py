@@ -1,10 +1,13 @@
 """Watching one round at the operator boundary: the sanitizer's records, and what it objects to."""
 
-from harness.npu.boundary import CacheWrite, Event
+from collections.abc import Iterator
+
+from harness.npu.boundary import AttentionRead, CacheWrite, Event
 from harness.scenario import MetadataScenario, PageMap, Request
 from harness.scenario.content import slots
 from harness.scenario.observation import BadAccess
 from harness.shadow.record import Shadow
+from harness.shadow.violation import SILENT
 from harness.subject.ascend.batch import new_positions
 
 #: A layer has two caches: keys and values, or latents and rope parts.
@@ -20,6 +23,10 @@ class Watch:
     def __init__(self, scenario: MetadataScenario, batch: tuple[Request, ...], cache_pages: int, window: bool) -> None:
         self.accesses: list[BadAccess] = []
         self._written: dict[int, None] = {}
+        starts, counts = new_positions(scenario, batch)
+        self._own = [
+            (request.row, start, start + count) for request, start, count in zip(batch, starts, counts, strict=True)
+        ]
         self._shadow = _shadow(scenario, batch, cache_pages, window)
         self._shadow.begin_step([request.row for request in batch], [request.prefix for request in batch])
 
@@ -28,10 +35,18 @@ class Watch:
         if isinstance(event, CacheWrite):
             self._written[event.cache] = None
         for one in self._meant(event):
-            for violation in self._shadow.check(one):
-                access = BadAccess(violation.kind, violation.sentence(), violation.consequence)
-                if access not in self.accesses:
-                    self.accesses.append(access)
+            found = [BadAccess(bad.kind, bad.sentence(), bad.consequence) for bad in self._shadow.check(one)]
+            if isinstance(one, AttentionRead):
+                found += self._too_short(one)
+            self.accesses += [access for access in dict.fromkeys(found) if access not in self.accesses]
+
+    def _too_short(self, event: AttentionRead) -> Iterator[BadAccess]:
+        """Every query sees its own position: a read that ends before that was told a length of another time."""
+        for index, ((row, start, end), length) in enumerate(zip(self._own, event.kv_lengths, strict=False)):
+            if 0 <= length < end:
+                told = f"{event.operator} is told to read {length} positions of request {index} (row {row})"
+                sentence = f"{told}, whose queries stand at positions {start} to {end - 1}"
+                yield BadAccess("own-position-unread", f"{sentence}: {SILENT}", SILENT)
 
     def _meant(self, event: Event) -> list[Event]:
         """A step writes to both caches first: a read of another one is of a copy of both, over which MLA decodes."""

@@ -101,3 +101,17 @@ def test_a_write_to_the_full_pool_s_slot_is_named_in_the_window_pool() -> None:
     found(write(WINDOW, LATENTS, 20))
 
     assert kinds(found) == ["not-reserved"]
+
+
+def test_a_read_that_ends_before_the_query_is_named_with_both_lengths() -> None:
+    found = watch(DECODE)
+    for cache in (LATENTS, ROPES):
+        found(write(DECODE, cache, 20))
+    found(read(DECODE, LATENTS, 9))
+
+    (access,) = found.accesses
+    assert access.kind == "own-position-unread"
+    assert access.sentence == (
+        "read is told to read 9 positions of request 0 (row 1), whose queries stand at positions 20 to 20: "
+        "silent wrong attention"
+    )
