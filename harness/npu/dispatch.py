@@ -61,6 +61,18 @@ def _outputs(operator: Any) -> tuple[str, ...]:
     )
 
 
+@functools.cache
+def _tensors_only(operator: Any) -> tuple[int, ...]:
+    """The places of positional arguments after the first where this overload takes tensors, and no numbers."""
+    if torch._C._should_allow_numbers_as_tensors(operator._schema.name.partition("::")[2]):
+        return ()
+    return tuple(
+        place
+        for place, argument in enumerate(operator._schema.arguments)
+        if place and not argument.kwarg_only and str(argument.type) == "Tensor"
+    )
+
+
 class Views:
     """The host views of one call's arguments, to find the tensors again among its results."""
 
@@ -147,33 +159,38 @@ def run(operator: Any, *args: Any, **kwargs: Any) -> Any:
     if views.on_host:
         views.refuse_mixture()
     kind = _kind(operator)
+    call = operator
+    for place in _tensors_only(operator):
+        # torch hands over a number in place of a tensor as a number, which the overloads for numbers accept.
+        if place < len(args) and isinstance(args[place], (int, float, complex)):
+            call = operator.overloadpacket
     if kind is Kind.READ:
         synchronise(name)
     if kind in (Kind.VIEW, Kind.READ) or not deferring():
-        result = operator(*host_args, **host_kwargs)
+        result = call(*host_args, **host_kwargs)
         if kind is Kind.WRITE:
             views.take_sizes()
         return views.back(result)
     if kind is Kind.WRITE:
-        return _write_later(operator, views, host_args, host_kwargs)
-    made = _placeholders(operator(*_on_meta(host_args), **_on_meta(host_kwargs)))
+        return _write_later(operator, call, views, host_args, host_kwargs)
+    made = _placeholders(call(*_on_meta(host_args), **_on_meta(host_kwargs)))
 
     def work() -> None:
-        _copy_results(operator(*host_args, **host_kwargs), made)
+        _copy_results(call(*host_args, **host_kwargs), made)
 
     submit(work)
     return views.back(made)
 
 
-def _write_later(operator: Any, views: Views, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _write_later(operator: Any, call: Any, views: Views, args: list[Any], kwargs: dict[str, Any]) -> Any:
     outputs = _outputs(operator)
     if any(kwargs[name].numel() == 0 for name in outputs if isinstance(kwargs.get(name), torch.Tensor)):
         sizes = _on_meta(kwargs)
-        operator(*_on_meta(args), **sizes)
+        call(*_on_meta(args), **sizes)
         for name in outputs:
             kwargs[name].resize_(sizes[name].size())
         views.take_sizes()
-    submit(lambda: operator(*args, **kwargs))
+    submit(lambda: call(*args, **kwargs))
     # What is returned are the arguments that are written to, in the order of the schema.
     schema = operator._schema
     given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs

@@ -133,6 +133,22 @@ def test_operators_agree_with_the_host() -> None:
         assert torch.equal(operator(there).cpu(), operator(host))
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda t: t % 2,
+        lambda t: t.clone().remainder_(2),
+        lambda t: torch.fmod(t, 2),
+        lambda t: t.to(torch.int32) & 1,
+        lambda t: torch.xlogy(t, 2.0),
+    ],
+)
+def test_operators_take_numbers_in_the_place_of_tensors(operator: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    there, here = operator(_THERE), operator(_HERE)
+
+    assert (there.tolist(), there.dtype) == (here.tolist(), here.dtype)
+
+
 def test_outputs_are_given_the_size_they_need() -> None:
     out = torch.empty(0, device=DEVICE)
     torch.add(_THERE, 1, out=out)
