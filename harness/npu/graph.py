@@ -42,7 +42,7 @@ class HostInputs:
 
     def bind(self, inputs: Mapping[str, Any]) -> None:
         """Replace those of `inputs` that the call has, and let it run once."""
-        self.inputs.update({name: value for name, value in inputs.items() if name in self.inputs})
+        self.inputs.update({name: deepcopy(value) for name, value in inputs.items() if name in self.inputs})
         self.bound.record()
 
 

@@ -87,6 +87,16 @@ def test_update_rebinds_host_lengths() -> None:
         assert attention.mean_position() == pytest.approx((length - 1) / 2)
 
 
+def test_a_list_that_changes_after_the_update_is_not_read_again() -> None:
+    attention, lengths = _Attention(), [9]
+    graph = _captured(attention.run, updatable=True)
+    graph.update(cpu_update_input=[{"actual_seq_lengths_kv": lengths}])
+    lengths[0] = 21
+    graph.replay()
+
+    assert attention.mean_position() == pytest.approx(4)
+
+
 def test_a_replay_waits_for_the_update_of_another_thread() -> None:
     attention = _Attention()
     graph = _captured(attention.run, updatable=True)
