@@ -1,20 +1,17 @@
-"""The emulated attention operators, held to dense attention in float64 and to the device's argument rules.
-
-The reference below shares nothing with the emulation: it looks every position up on its own, in numpy.
-"""
+"""The emulated attention operators, held to dense attention in float64 and to the device's argument rules."""
 
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
+from harness.conformance.batch import CAUSAL, SCALE, Batch, Floats, causally, everything, make_batch
 from harness.npu import fault
 from harness.npu.boundary import AttentionRead, CacheWrite, Event, listening
 from harness.npu.cache_writes import _npu_reshape_and_cache, npu_scatter_nd_update_, npu_scatter_pa_kv_cache
@@ -28,104 +25,8 @@ from harness.npu.paged_attention import _npu_flash_attention_qlens, _npu_paged_a
 
 _ROOT = Path(__file__).parents[2]
 _DIMENSION = 64
-_SCALE = 0.125
-_CAUSAL = torch.ones(2048, 2048, dtype=torch.bool).triu(1)
-_SMALL_CAUSAL = torch.ones(128, 128, dtype=torch.float64).triu(1)
 _PAGE_SIZES = (16, 64, 128)
 _HEADS = ((2, 2), (4, 2), (6, 1))
-
-_Array = npt.NDArray[np.float64]
-_Sees = Callable[[int, int, int, int], bool]
-
-
-class _Batch(NamedTuple):
-    """Requests over one cache, whose pages lie in no order and are surrounded by NaN."""
-
-    page_size: int
-    heads: int
-    kv_heads: int
-    query_lengths: tuple[int, ...]
-    kv_lengths: tuple[int, ...]
-    query: torch.Tensor
-    key: torch.Tensor
-    value: torch.Tensor
-    table: torch.Tensor
-
-    @property
-    def ends(self) -> list[int]:
-        return [int(end) for end in np.cumsum(self.query_lengths)]
-
-    def merged(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        return self.query, self.key.flatten(2), self.value.flatten(2)
-
-    def paged(self) -> dict[str, Any]:
-        return {"block_table": self.table, "block_size": self.page_size}
-
-    def fused(self, **changes: Any) -> dict[str, Any]:
-        """Arguments of the fused operator in TND, and causal."""
-        query, key, value = self.merged()
-        arguments = {
-            **self.paged(),
-            "query": query,
-            "key": key,
-            "value": value,
-            "num_heads": self.heads,
-            "num_key_value_heads": self.kv_heads,
-            "input_layout": "TND",
-            "atten_mask": _CAUSAL,
-            "scale": _SCALE,
-            "actual_seq_lengths": self.ends,
-            "actual_seq_lengths_kv": list(self.kv_lengths),
-            "sparse_mode": 3,
-        }
-        return arguments | changes
-
-    def padded(self, **changes: Any) -> dict[str, Any]:
-        """Arguments in BSH for groups of one size, where everything is seen."""
-        size = len(self.kv_lengths), self.query_lengths[0], self.heads * _DIMENSION
-        whole = {"query": self.query.reshape(size), "input_layout": "BSH", "atten_mask": None, "sparse_mode": 0}
-        return self.fused(**whole) | {"actual_seq_lengths": None} | changes
-
-    def qlens(self, **changes: Any) -> dict[str, Any]:
-        """Arguments of the operator for extending."""
-        arguments = {
-            "query": self.query.flatten(1),
-            "key_cache": self.key,
-            "value_cache": self.value,
-            "mask": _SMALL_CAUSAL,
-            "block_table": self.table,
-            "seq_len": torch.tensor(self.query_lengths, dtype=torch.int32),
-            "context_lens": torch.tensor(self.kv_lengths, dtype=torch.int32),
-            "scale_value": _SCALE,
-            "num_heads": self.heads,
-            "num_kv_heads": self.kv_heads,
-            "out": torch.empty_like(self.query.flatten(1)),
-        }
-        return arguments | changes
-
-    def single(self, **changes: Any) -> dict[str, Any]:
-        """Arguments of the operator for decoding."""
-        arguments = self.qlens(query=self.query, out=torch.empty_like(self.query)) | changes
-        return {name: value for name, value in arguments.items() if name not in ("mask", "seq_len")}
-
-    def reference(self, sees: _Sees, sinks: list[float] | None = None) -> _Array:
-        """Attention, one query and head at a time; `sees(query, position, queries, positions)` tells what is seen."""
-        query, key, value = (tensor.double().numpy() for tensor in (self.query, self.key, self.value))
-        result: _Array = np.zeros_like(query)
-        token = 0
-        for row, (queries, length) in enumerate(zip(self.query_lengths, self.kv_lengths, strict=True)):
-            for index in range(queries):
-                seen = [position for position in range(length) if sees(index, position, queries, length)]
-                places = [(int(self.table[row, n // self.page_size]), n % self.page_size) for n in seen]
-                for head in range(self.heads):
-                    kv_head = head * self.kv_heads // self.heads
-                    scores = np.array([key[place][kv_head] @ query[token, head] * _SCALE for place in places])
-                    weights = np.exp(scores)
-                    total = weights.sum() + (np.exp(sinks[head]) if sinks else 0.0)
-                    for weight, place in zip(weights, places, strict=True):
-                        result[token, head] += weight / total * value[place][kv_head]
-                token += 1
-        return result
 
 
 def _batch(
@@ -135,36 +36,14 @@ def _batch(
     heads: int = 4,
     kv_heads: int = 2,
     dtype: torch.dtype = torch.float64,
-) -> _Batch:
-    random = np.random.default_rng(7)
-    columns = max(1, *(-(-length // page_size) for length in kv_lengths)) + 1
-    pages = columns * len(kv_lengths) + 3
-    order = random.permutation(pages)
-    # Columns after a request's pages name a page that is not its own, as stale tables do.
-    table = np.full((len(kv_lengths), columns), order[0], dtype=np.int32)
-    caches = [np.full((pages, page_size, kv_heads, _DIMENSION), np.nan) for _ in range(2)]
-    taken = 1
-    for row, length in enumerate(kv_lengths):
-        for start in range(0, length, page_size):
-            page = table[row, start // page_size] = order[taken]
-            taken += 1
-            for cache in caches:
-                held = min(page_size, length - start)
-                cache[page, :held] = random.standard_normal((held, kv_heads, _DIMENSION))
-    query = random.standard_normal((sum(query_lengths), heads, _DIMENSION))
-    queries, keys, values = (torch.from_numpy(array).to(dtype) for array in (query, *caches))
-    return _Batch(page_size, heads, kv_heads, query_lengths, kv_lengths, queries, keys, values, torch.from_numpy(table))
+) -> Batch:
+    """Requests whose pages are surrounded by NaN, as the emulation reads nothing else."""
+    return make_batch(
+        query_lengths, kv_lengths, page_size, heads, kv_heads, dtype=dtype, dimension=_DIMENSION, around=np.nan
+    )
 
 
-def _everything(query: int, position: int, queries: int, positions: int) -> bool:
-    return True
-
-
-def _causally(query: int, position: int, queries: int, positions: int) -> bool:
-    return position <= positions - queries + query
-
-
-def _agree(found: torch.Tensor, expected: _Array, tolerance: float = 1e-12) -> None:
+def _agree(found: torch.Tensor, expected: Floats, tolerance: float = 1e-12) -> None:
     np.testing.assert_allclose(found.double().numpy().reshape(expected.shape), expected, atol=tolerance)
 
 
@@ -177,7 +56,7 @@ def device() -> Iterator[None]:
 
 
 @pytest.fixture
-def small() -> _Batch:
+def small() -> Batch:
     return _batch((3, 2), (20, 7))
 
 
@@ -186,15 +65,15 @@ def small() -> _Batch:
 def test_verifying_is_causal_from_the_last_position(page_size: int, heads: int, kv_heads: int) -> None:
     batch = _batch((4, 4, 4), (5, 130, 64), page_size, heads, kv_heads)
     found, sums = npu_fused_infer_attention_score(**batch.fused(actual_seq_lengths=np.array(batch.ends)))
-    _agree(found, batch.reference(_causally))
+    _agree(found, batch.reference(causally))
     assert sums.tolist() == [0.0]
 
 
 @pytest.mark.parametrize("page_size", _PAGE_SIZES)
-def test_a_draft_block_sees_everything(page_size: int) -> None:
+def test_a_draft_block_seeseverything(page_size: int) -> None:
     batch = _batch((8, 8), (8, 140), page_size)
     found, _ = npu_fused_infer_attention_score(**batch.fused(atten_mask=None, sparse_mode=0))
-    _agree(found, batch.reference(_everything))
+    _agree(found, batch.reference(everything))
 
 
 @pytest.mark.parametrize("page_size", _PAGE_SIZES)
@@ -203,17 +82,17 @@ def test_extending_agrees_in_both_operators(page_size: int, heads: int, kv_heads
     batch = _batch((6, 1, 17), (6, 40, 33), page_size, heads, kv_heads)
     lengths = torch.tensor(batch.kv_lengths, dtype=torch.int32)
     found, _ = npu_fused_infer_attention_score(**batch.fused(actual_seq_lengths_kv=lengths))
-    _agree(found, batch.reference(_causally))
+    _agree(found, batch.reference(causally))
     arguments = batch.qlens()
     _npu_flash_attention_qlens(**arguments)
-    _agree(arguments["out"], batch.reference(_causally))
+    _agree(arguments["out"], batch.reference(causally))
 
 
 @pytest.mark.parametrize("page_size", _PAGE_SIZES)
 @pytest.mark.parametrize(("heads", "kv_heads"), _HEADS)
 def test_decoding_agrees_in_all_operators_and_layouts(page_size: int, heads: int, kv_heads: int) -> None:
     batch = _batch((1, 1, 1), (1, 128, 77), page_size, heads, kv_heads)
-    expected = batch.reference(_everything)
+    expected = batch.reference(everything)
     by_head = batch.query.unsqueeze(1)
     _agree(npu_fused_infer_attention_score(**batch.padded())[0], expected)
     _agree(npu_fused_infer_attention_score(**batch.padded(query=by_head, input_layout="BSND"))[0], expected)
@@ -231,7 +110,7 @@ def test_the_out_overload_writes_into_what_it_is_given() -> None:
     workspace = _npu_fused_infer_attention_score_get_max_workspace(**arguments)
     out = [torch.empty_like(arguments["query"]), torch.empty(1, dtype=torch.float64)]
     npu_fused_infer_attention_score.out(**arguments, workspace=workspace, out=out)
-    _agree(out[0], batch.reference(_everything))
+    _agree(out[0], batch.reference(everything))
     with pytest.raises(RuntimeError, match="attention_out is of shape"):
         npu_fused_infer_attention_score.out(**arguments, out=[torch.empty(3), out[1]])
 
@@ -249,11 +128,11 @@ def test_the_second_version_takes_one_request_at_a_time() -> None:
         input_layout="BSND",
         actual_seq_qlen=[5],
         actual_seq_kvlen=[21],
-        atten_mask=_CAUSAL[None].to(torch.int8),
+        atten_mask=CAUSAL[None].to(torch.int8),
         sparse_mode=3,
-        softmax_scale=_SCALE,
+        softmax_scale=SCALE,
     )
-    _agree(found, batch.reference(_causally))
+    _agree(found, batch.reference(causally))
 
 
 @pytest.mark.parametrize(("sinks", "window"), [(None, 4), ([0.5, -1.0, 2.0, 0.0], 4), ([0.5, -1.0, 2.0, 0.0], 100)])
@@ -270,11 +149,11 @@ def test_windows_and_sinks(sinks: list[float] | None, window: int) -> None:
         input_layout="TND",
         actual_seq_qlen=batch.ends,
         actual_seq_kvlen=batch.kv_lengths,
-        atten_mask=_CAUSAL,
+        atten_mask=CAUSAL,
         sparse_mode=4,
         pre_tokens=window,
         next_tokens=0,
-        softmax_scale=_SCALE,
+        softmax_scale=SCALE,
         learnable_sink=None if sinks is None else torch.tensor(sinks),
     )
 
@@ -336,15 +215,15 @@ def test_a_whole_mask_hides_positions_of_its_request(axes: int) -> None:
 def test_shorter_requests_of_a_padded_batch_leave_zeros() -> None:
     batch = _batch((3, 3), (20, 7))
     found, _ = npu_fused_infer_attention_score(**batch.padded(actual_seq_lengths=[3, 1], actual_seq_lengths_kv=[20, 7]))
-    _agree(found[0], batch.reference(_everything)[:3])
-    _agree(found[1, :1], batch.reference(_everything)[3:4])
+    _agree(found[0], batch.reference(everything)[:3])
+    _agree(found[1, :1], batch.reference(everything)[3:4])
     assert not found[1, 1:].any()
 
 
 def test_no_positions_give_zeros() -> None:
     batch = _batch((1, 4), (0, 2))
     found, _ = npu_fused_infer_attention_score(**batch.fused())
-    _agree(found, batch.reference(_causally))
+    _agree(found, batch.reference(causally))
     assert not found[:3].any()  # also two queries before the first position
 
 
@@ -353,7 +232,7 @@ def test_results_have_the_type_of_queries(dtype: torch.dtype, tolerance: float) 
     batch = _batch((4, 4), (30, 9), dtype=dtype)
     found, _ = npu_fused_infer_attention_score(**batch.fused())
     assert found.dtype == dtype
-    _agree(found, batch.reference(_causally), tolerance)
+    _agree(found, batch.reference(causally), tolerance)
 
 
 _WIDE = torch.zeros(2, 16, 2 * 64, dtype=torch.float32)
@@ -361,8 +240,8 @@ _FUSED_REFUSALS: list[tuple[str, dict[str, Any]]] = [
     ("input_layout is SBH", {"input_layout": "SBH"}),
     ("sparse_mode is 5", {"sparse_mode": 5}),
     ("atten_mask is None", {"atten_mask": None}),
-    ("atten_mask is of shape", {"atten_mask": _CAUSAL[:128, :128]}),
-    ("atten_mask is torch.float32", {"atten_mask": _CAUSAL.float()}),
+    ("atten_mask is of shape", {"atten_mask": CAUSAL[:128, :128]}),
+    ("atten_mask is torch.float32", {"atten_mask": CAUSAL.float()}),
     ("atten_mask is of shape", {"sparse_mode": 0}),
     ("pre_tokens is -5", {"sparse_mode": 4, "pre_tokens": -5, "next_tokens": 0}),
     ("actual_seq_lengths is None", {"actual_seq_lengths": None}),
@@ -397,7 +276,7 @@ _FUSED_REFUSALS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("text", "change"), _FUSED_REFUSALS)
-def test_fused_attention_refuses_by_name(small: _Batch, text: str, change: dict[str, Any]) -> None:
+def test_fused_attention_refuses_by_name(small: Batch, text: str, change: dict[str, Any]) -> None:
     with pytest.raises(RuntimeError, match=f"npu_fused_infer_attention_score: {text}") as refusal:
         npu_fused_infer_attention_score(**small.fused(**change))
     assert type(refusal.value) is RuntimeError
@@ -440,7 +319,7 @@ def test_a_single_length_is_every_group_s_and_further_ones_are_not_used() -> Non
     batch = _batch((1, 1), (9, 9))
     for lengths in ([9], [9, 9, 500]):
         found, _ = npu_fused_infer_attention_score(**batch.padded(actual_seq_lengths_kv=lengths))
-        _agree(found, batch.reference(_everything))
+        _agree(found, batch.reference(everything))
 
 
 _NOT_EMULATED: list[tuple[str, dict[str, Any]]] = [
@@ -460,7 +339,7 @@ _NOT_EMULATED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("text", "change"), _NOT_EMULATED)
-def test_what_is_not_emulated_is_named(small: _Batch, text: str, change: dict[str, Any]) -> None:
+def test_what_is_not_emulated_is_named(small: Batch, text: str, change: dict[str, Any]) -> None:
     with pytest.raises(NotImplementedError, match=text):
         npu_fused_infer_attention_score(**small.fused(**change))
 
@@ -473,7 +352,7 @@ def test_a_narrowed_whole_mask_is_not_emulated() -> None:
             npu_fused_infer_attention_score(**batch.padded(atten_mask=whole, **{name: 4}))
 
 
-def test_unknown_arguments_are_refused(small: _Batch) -> None:
+def test_unknown_arguments_are_refused(small: Batch) -> None:
     with pytest.raises(TypeError, match="there is no argument number_of_heads"):
         npu_fused_infer_attention_score(**small.fused(number_of_heads=4))
 
@@ -533,12 +412,12 @@ _PAGED_REFUSALS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("text", "change"), _PAGED_REFUSALS)
-def test_paged_attention_refuses_by_name(small: _Batch, text: str, change: dict[str, Any]) -> None:
+def test_paged_attention_refuses_by_name(small: Batch, text: str, change: dict[str, Any]) -> None:
     with pytest.raises(RuntimeError, match=f"_npu_flash_attention_qlens: {text}"):
         _npu_flash_attention_qlens(**small.qlens(**change))
 
 
-def test_another_mask_is_not_emulated_for_extending(small: _Batch) -> None:
+def test_another_mask_is_not_emulated_for_extending(small: Batch) -> None:
     with pytest.raises(NotImplementedError, match="mask = one that is not causal"):
         _npu_flash_attention_qlens(**small.qlens(mask=torch.zeros(128, 128)))
 
@@ -553,7 +432,7 @@ class _Events:
         self.heard.append(event)
 
 
-def test_reads_are_announced_with_their_numbers(small: _Batch) -> None:
+def test_reads_are_announced_with_their_numbers(small: Batch) -> None:
     events = _Events()
     with listening(events):
         npu_fused_infer_attention_score(**small.fused())
@@ -578,7 +457,7 @@ def test_decoding_announces_single_queries() -> None:
     assert [event.query_lengths for event in events.heard if isinstance(event, AttentionRead)] == [(1, 1)] * 4
 
 
-def test_a_listener_hears_of_a_fault_first_and_can_stop_the_operator(small: _Batch) -> None:
+def test_a_listener_hears_of_a_fault_first_and_can_stop_the_operator(small: Batch) -> None:
     def stop(event: Event) -> None:
         raise LookupError(event.operator)
 
@@ -697,21 +576,21 @@ def test_scattering_to_what_is_no_cache_is_not_announced() -> None:
 
 
 @pytest.mark.parametrize("page", [-1, 1000])
-def test_a_page_outside_the_cache_stops_the_device(small: _Batch, page: int) -> None:
+def test_a_page_outside_the_cache_stops_the_device(small: Batch, page: int) -> None:
     table = small.table.clone()
     table[1, 0] = page
     with pytest.raises(DeviceFault, match=rf"507015, aicore exception.*block_table\[1\] has page {page}"):
         npu_fused_infer_attention_score(**small.fused(block_table=table))
 
 
-def test_pages_beyond_a_length_are_not_looked_at(small: _Batch) -> None:
+def test_pages_beyond_a_length_are_not_looked_at(small: Batch) -> None:
     table = small.table.clone()
     table[1, 1:] = 1000
     found, _ = npu_fused_infer_attention_score(**small.fused(block_table=table))
-    _agree(found, small.reference(_causally))
+    _agree(found, small.reference(causally))
 
 
-def test_a_table_that_is_too_narrow_stops_the_device_for_good(small: _Batch, cache: torch.Tensor) -> None:
+def test_a_table_that_is_too_narrow_stops_the_device_for_good(small: Batch, cache: torch.Tensor) -> None:
     narrow = r"actual_seq_lengths_kv\[0\] is 20, but block_table has 1 columns of 16 positions"
     with pytest.raises(DeviceFault, match=narrow):
         npu_fused_infer_attention_score(**small.fused(block_table=small.table[:, :1]))
@@ -735,7 +614,7 @@ def test_a_table_that_is_too_narrow_stops_the_device_for_good(small: _Batch, cac
 def test_an_exact_table_is_wide_enough() -> None:
     batch = _batch((1,), (32,))
     found, _ = npu_fused_infer_attention_score(**batch.padded(block_table=batch.table[:, :2]))
-    _agree(found, batch.reference(_everything))
+    _agree(found, batch.reference(everything))
     with pytest.raises(DeviceFault, match=r"context_lens\[0\] is 33"):
         _npu_paged_attention(**batch.single(context_lens=torch.tensor([33]), block_table=batch.table[:, :2]))
 
