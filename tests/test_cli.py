@@ -21,6 +21,7 @@ from harness.errors import CannotJudge
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.case import SCHEMA, Case, write_case
 from harness.scenario.observation import Observation
+from harness.shadow.overhead import Overhead
 from harness.subject.frames import SubjectInfo
 from harness.subject.losses import Losses
 from harness.subject.pending import Pending
@@ -100,6 +101,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Observe], None]:
             def __init__(self, source: Source, device: str, through: Sequence[str] = ()) -> None:
                 self.losses, self.faults = Losses(), {}
                 self.info = SubjectInfo("ascend", source.release, device, {}, ("DFLASH",), "", source.spec)
+                self.overhead = Overhead()
 
             def __enter__(self) -> "InProcess":
                 return self

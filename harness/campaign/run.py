@@ -24,6 +24,7 @@ from harness.scenario.capability import missing
 from harness.scenario.case import Case
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
+from harness.shadow.overhead import Overhead
 from harness.subject.frames import SubjectInfo
 from harness.subject.losses import Losses, LostScenario
 from harness.subject.source import Source
@@ -38,7 +39,8 @@ Progress = Callable[[str, int, int], None]
 class Run(msgspec.Struct, frozen=True):
     """The outcome of a run. `unknown` says, per check or for `subject`, why something could not be judged.
 
-    `losses` counts how often the subject was lost, and `lost` are the scenarios that do it every time.
+    `losses` counts how often the subject was lost, `lost` are the scenarios that do it every time, and `overhead` is what
+    the sanitizer cost.
     """
 
     subject: SubjectInfo
@@ -49,6 +51,7 @@ class Run(msgspec.Struct, frozen=True):
     unknown: dict[str, str] = {}
     losses: Losses = msgspec.field(default_factory=Losses)
     lost: tuple[LostScenario, ...] = ()
+    overhead: Overhead = Overhead()
 
     @property
     def exit_status(self) -> Exit:
@@ -98,7 +101,17 @@ def run(source: Source, plan: Plan, progress: Progress = lambda stage, done, tot
     unknown = given_up or dict.fromkeys(tally.never_ran, "it never ran") | tally.reasons
     findings = sorted(tally.findings.values(), key=lambda finding: finding.fingerprint)
     lost = tuple(LostScenario(scenario, fault) for scenario, fault in supervisor.faults.items())
-    return Run(info, plan.profile.name, plan.seed, tally.checks, findings, unknown, supervisor.losses, lost)
+    return Run(
+        info,
+        plan.profile.name,
+        plan.seed,
+        tally.checks,
+        findings,
+        unknown,
+        supervisor.losses,
+        lost,
+        supervisor.overhead,
+    )
 
 
 def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tally: Tally, progress: Progress) -> None:

@@ -25,6 +25,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "unknown": run.unknown,
         "losses": msgspec.to_builtins(run.losses),
         "lost": [{**msgspec.to_builtins(lost), "replay": lost_command(run, lost)} for lost in run.lost],
+        "overhead": msgspec.to_builtins(run.overhead),
     }
 
 

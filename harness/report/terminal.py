@@ -66,6 +66,8 @@ def show_run(console: Console, run: Run) -> None:
         console.print(f"[yellow]UNKNOWN[/] {escape(subject)}: {escape(reason)}", highlight=False, soft_wrap=True)
     for line in losses(run):
         console.print(escape(line), highlight=False, soft_wrap=True)
+    if run.overhead.sanitizer:
+        console.print(overhead(run), highlight=False, soft_wrap=True)
     console.print(verdict(run), highlight=False, soft_wrap=True)
 
 
@@ -83,6 +85,15 @@ def losses(run: Run) -> list[str]:
             "again, it answered every scenario of these."
         )
     return lines
+
+
+def overhead(run: Run) -> str:
+    """What the sanitizer cost."""
+    cost = run.overhead
+    return (
+        f"The sanitizer took {cost.sanitizer:.2f} s of the {cost.watched:.2f} s in which attention ran: it added "
+        f"{cost.added:.1%}."
+    )
 
 
 def verdict(run: Run) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.npu.boundary import CacheWrite, Event
+from harness.shadow.overhead import timed
 from harness.shadow.ownership import NO_POSITION, NOBODY, Ownership
 from harness.shadow.reads import judge_read
 from harness.shadow.step import Step
@@ -46,6 +47,7 @@ class Shadow:
         self._requests: npt.NDArray[np.int64] | None = None
         self._first_use = np.zeros(pages * page_size, dtype=np.int64)
 
+    @timed
     def reserve(self, row: int, pages: Iterable[int], first_position: int = 0, shared: bool = False) -> None:
         """Reserve `pages` in logical order for `row`, the first slot for `first_position`.
 
@@ -54,6 +56,7 @@ class Shadow:
         self.ownership.reserve(row, np.array(list(pages), dtype=np.int64), first_position, shared)
         self._requests = None
 
+    @timed
     def free(self, row: int) -> None:
         """End the ownership of `row`; slots that nobody else holds are free, and no longer written."""
         left = self.ownership.free(row)
@@ -61,6 +64,7 @@ class Shadow:
             steps[left] = NEVER
         self._requests = None
 
+    @timed
     def wrote(self, slots: npt.ArrayLike) -> None:
         """Have `slots` written at this step in every cache, those included that no event has named yet."""
         flat = np.asarray(slots, dtype=np.int64).reshape(-1)
@@ -71,6 +75,7 @@ class Shadow:
         for steps in (self._everywhere, *self._steps.values()):
             steps.reshape(-1)[flat] = self.step.number
 
+    @timed
     def begin_step(self, rows: Sequence[int], committed: Sequence[int]) -> None:
         """The next events are about `rows`, in batch order, with committed prefixes of these lengths.
 
@@ -82,6 +87,7 @@ class Shadow:
         self.step = Step(self.step.number + 1, tuple(rows), limits)
         self._requests = None
 
+    @timed
     def check(self, event: Event) -> list[Violation]:
         """What is wrong with `event`, at most one violation per request and kind; then a write counts as written.
 

@@ -13,6 +13,7 @@ import msgspec
 
 from harness.scenario import Scenario
 from harness.scenario.observation import Fault, Observation
+from harness.shadow.overhead import Overhead
 
 PREFIX = struct.Struct("<I")
 #: No honest frame is larger; a larger length is text that was read as one (four blanks or digits are larger).
@@ -54,11 +55,13 @@ class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
     `last` says that the worker is of no more use, since its device is lost: the last observation is of the scenario
     that lost it, and those that come after it in the frame are for the next worker.
+    `overhead` is what the sanitizer cost.
     """
 
     observations: tuple[Observation, ...] = ()
     fault: Fault | None = None
     last: bool = False
+    overhead: Overhead = Overhead()
 
     def answers(self, scenarios: int) -> bool:
         """Whether this is as long as an answer to so many scenarios may be."""

@@ -16,6 +16,7 @@ import harness
 from harness.errors import CannotJudge
 from harness.scenario import Scenario
 from harness.scenario.observation import Fault, Observation
+from harness.shadow.overhead import Overhead
 from harness.subject.frames import (
     ClosedError,
     DeadlineError,
@@ -55,6 +56,7 @@ class Supervisor:
         #: Scenarios that cost their subject whenever they are asked. An answer must not change from one time to the
         #: next, or Hypothesis takes the subject for flaky.
         self.faults: dict[Scenario, Fault] = {}
+        self.overhead = Overhead()
         self.process: subprocess.Popen[bytes] | None = None
         self.stderr = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed by close())
         self.said = 0
@@ -126,6 +128,7 @@ class Supervisor:
             self._kill()
             answer = Observed(fault=Fault("protocol", str(error)))
         self.pending.clear()
+        self.overhead += answer.overhead
         if answer.fault is None:
             self.losses.answered += len(answer.observations)
             return answer

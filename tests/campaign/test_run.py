@@ -18,6 +18,7 @@ from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.case import SCHEMA, Case
 from harness.scenario.observation import Fault, Observation
 from harness.scenario.strategies import Cell
+from harness.shadow.overhead import Overhead
 from harness.subject.frames import SubjectInfo
 from harness.subject.losses import Losses, LostScenario
 from harness.subject.source import Source
@@ -43,6 +44,7 @@ class InProcess:
 
     def __init__(self, observe: Observe, info: SubjectInfo = INFO) -> None:
         self.info = info
+        self.overhead = Overhead(4.0, 1.0)
         self.answer = observe
         self.closed = False
         self.losses = Losses()
@@ -162,6 +164,11 @@ def test_a_check_that_could_not_be_judged_once_is_unknown_although_it_ran(use: U
     assert done.checks == {"device-gate": Counts(ran=5, unknown=1)}
     assert done.unknown == {"device-gate": "hang: no answer"}
     assert done.exit_status == Exit.UNKNOWN
+
+
+def test_a_run_tells_what_the_sanitizer_cost(use: Use) -> None:
+    use(planted.subject())
+    assert run(SOURCE, GUARD).overhead == Overhead(4.0, 1.0)
 
 
 def test_a_subject_that_cannot_be_started_is_a_run_with_nothing_but_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

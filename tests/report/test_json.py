@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from harness.report.json import encode, run_document, scan_document
 from harness.report.judgement import judge
 from harness.scenario.observation import Fault
 from harness.subject.losses import Losses, LostScenario
+from harness.shadow.overhead import Overhead
 from tests.runs import BLOCK_TWICE, REFUSED, VERIFY, info, made_run
 
 RUN = made_run(BLOCK_TWICE, REFUSED, subject=info(revision="abc"), unknown={"window-mask": "it never ran"})
@@ -96,6 +98,11 @@ def test_the_status_is_that_of_the_command(run: Run, status: int) -> None:
 
 def test_what_could_not_be_judged_is_told_with_its_reason() -> None:
     assert read(RUN)["unknown"] == {"window-mask": "it never ran"}
+
+
+def test_what_the_sanitizer_cost_is_told_in_seconds() -> None:
+    run = msgspec.structs.replace(made_run(), overhead=Overhead(12.0, 2.0))
+    assert read(run)["overhead"] == {"watched": 12.0, "sanitizer": 2.0}
 
 
 def test_a_scan_has_runs_and_transitions() -> None:

@@ -20,6 +20,7 @@ from harness.report.terminal import by_weight, show_run, show_scan
 from harness.scenario import GateScenario, MetadataScenario, Pool, Request
 from harness.scenario.observation import Changed, Fault, Observation, Seen
 from harness.subject.losses import Losses, LostScenario
+from harness.shadow.overhead import Overhead
 from tests import ideal
 from tests.runs import BLOCK_TWICE, REFUSED, VERIFY, info, made_run
 
@@ -155,6 +156,12 @@ def test_of_findings_that_hurt_alike_in_one_check_the_simplest_comes_first() -> 
 )
 def test_the_last_line_is_the_verdict(run: Run, last: str) -> None:
     assert run_shown(run).splitlines()[-1] == last
+
+
+def test_a_run_says_what_the_sanitizer_added_where_attention_ran() -> None:
+    lines = run_shown(replace(made_run(), overhead=Overhead(12.0, 2.0))).splitlines()
+    assert lines[-2] == "The sanitizer took 2.00 s of the 12.00 s in which attention ran: it added 20.0%."
+    assert "sanitizer took" not in run_shown(made_run())
 
 
 def test_what_could_not_be_judged_is_shown_with_its_reason() -> None:

@@ -18,8 +18,9 @@ from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from harness.scenario import GateScenario, Scenario
+from harness.scenario import GateScenario, MetadataScenario, Scenario
 from harness.scenario.observation import Observation
+from harness.shadow.overhead import Overhead
 from harness.subject.frames import PREFIX, Hello, Observe, Observed, SubjectInfo
 from tests.ideal import observation
 
@@ -107,15 +108,17 @@ class Driver:
         self.info = info
 
     def observe(self, message: Observe) -> Observed:
-        """What `tests.ideal` observes, unless a scenario asks for something else."""
+        """What `tests.ideal` observes, unless a scenario asks for another deed; those of metadata took two seconds."""
         if Start.USELESS.value in sys.argv:
             _be_killed()
+        watched = sum(isinstance(one, MetadataScenario) for one in message.scenarios)
+        cost = Overhead(watched=2.0 * watched, sanitizer=0.5 * watched)
         answers: tuple[Observation, ...] = ()
         for one in message.scenarios:
             answers += (answer(one),)
             if one == scenario(Misdeed.LAST):
-                return Observed(answers, last=True)
-        return Observed(answers[1:] if scenario(Misdeed.SHORT) in message.scenarios else answers)
+                return Observed(answers, last=True, overhead=cost)
+        return Observed(answers[1:] if scenario(Misdeed.SHORT) in message.scenarios else answers, overhead=cost)
 
 
 def answer(one: Scenario) -> Observation:

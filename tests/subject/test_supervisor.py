@@ -15,6 +15,7 @@ from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.case import read_cases
 from harness.scenario.observation import Fault, Observation
 from harness.subject import losses
+from harness.shadow.overhead import Overhead
 from harness.subject import supervisor as module
 from harness.subject.frames import write_frame
 from harness.subject.losses import Losses
@@ -91,6 +92,12 @@ def test_the_subject_says_what_it_is_and_the_source_which_sglang(subject: Superv
 def test_observations_come_back_in_order(subject: Supervisor) -> None:
     scenarios: list[Scenario] = [METADATA, HONEST, GateScenario("cpu")]
     assert subject.observe(scenarios) == ideal.observe(scenarios)
+
+
+def test_what_the_sanitizer_cost_adds_up(own: Supervisor) -> None:
+    own.observe([METADATA, HONEST])
+    own.observe([METADATA])
+    assert own.overhead == Overhead(4.0, 1.0)
 
 
 def test_nothing_is_observed_without_scenarios(subject: Supervisor) -> None:

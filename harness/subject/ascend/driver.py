@@ -5,6 +5,7 @@ import os
 import sys
 import traceback
 from collections import OrderedDict
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ import harness
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.capability import missing
 from harness.scenario.observation import BadAccess, Fault, Observation, Seen
+from harness.shadow.overhead import Overhead, measured
 from harness.subject.ascend import gate, reading, releases
 from harness.subject.ascend.batch import Batch, BatchBuilder
 from harness.subject.ascend.forward import Forward
@@ -74,12 +76,14 @@ class Driver:
 
     def observe(self, message: Observe) -> Observed:
         """One observation for each scenario, until one loses the device: whatever comes after it would fail, too."""
-        observations = []
+        observations, overhead = [], Overhead()
         for scenario in message.scenarios:
-            observations.append(self._observe(scenario))
+            observation, cost = measured(partial(self._observe, scenario))
+            observations.append(observation)
+            overhead += cost
             if DEVICE_LOST in "".join(seen.error for seen in observations[-1].seen):
-                return Observed(tuple(observations), last=True)
-        return Observed(tuple(observations))
+                return Observed(tuple(observations), last=True, overhead=overhead)
+        return Observed(tuple(observations), overhead=overhead)
 
     def _observe(self, scenario: Scenario) -> Observation:
         if lacking := missing(scenario, self.info.capabilities):
