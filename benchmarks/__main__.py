@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import measures
+from benchmarks import measures, sanitizer
 from harness.subject.source import resolve
 
 
@@ -28,6 +28,8 @@ def main(
         *measures.hypothesis_share(source, 3 if quick else 10),
         *measures.restart(source, 3 if quick else 9),
         *measures.whole_check(source),
+        *sanitizer.overhead(5 if quick else 41),
+        *measures.emulated_device(),
     ]
     if scan:
         lines += measures.whole_scan([sys.executable, "-m", "harness", "scan"])

@@ -183,4 +183,16 @@ def whole_scan(command: Sequence[str]) -> list[Measure]:
     return [Measure("harness scan over the cached releases", time.perf_counter() - start, "s", 240, "less")]
 
 
+def emulated_device() -> list[Measure]:
+    """What a small operator of torch costs on the emulated device, over the same on the host."""
+    command = [sys.executable, "-m", "benchmarks.device"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    measured = json.loads(output.splitlines()[-1])
+    lines = []
+    for name, (ratio, more) in measured.items():
+        lines.append(Measure(f"emulated device: {name}, per the same on the host", ratio, "", 0, "less"))
+        lines.append(Measure(f"the same, {name}: more than on the host", more, "us", 0, "less"))
+    return lines
+
+
 All = Callable[[Source], list[Measure]]
