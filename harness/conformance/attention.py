@@ -138,7 +138,7 @@ def into_memory(device: Device) -> Values:
     workspace = device.operator(WORKSPACE)(**given)
     out = [torch.empty_like(given["query"]), torch.empty(1, dtype=given["query"].dtype, device="npu")]
     device.operator(FUSED).out(**given, workspace=workspace, out=out)
-    return {**device.wait_for({"output": out[0]})}
+    return device.wait_for({"output": out[0]})
 
 
 def paged(name: str, operator: str, made: Batch, sees: Sees, rule: Rule) -> Case:
@@ -171,7 +171,7 @@ def _fused_cases() -> list[Case]:
                batch((1, 1), (9, 9)), everything, actual_seq_lengths_kv=[9]),
         padded("a whole mask hides positions of its request", mask, PAIR, not_hidden, atten_mask=whole_mask()),
         accepted("rope parts are further dimensions of a latent head",
-                 Rule("fused_call.py", 'torch.cat([rows["key"], rows["key_rope"]]'), Call(FUSED, latent),
+                 Rule("fused_call.py", '"key_rope"]], dim=-1) if "key_rope" in'), Call(FUSED, latent),
                  latent_reference),
     ]  # fmt: skip
     for page in (16, 64):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from harness.conformance.case import Case, Rule, Values
 from harness.conformance.device import Device
@@ -28,7 +29,9 @@ class Call(NamedTuple):
         operator = device.operator(self.operator)
         returned = operator[self.grid](*given.values()) if self.grid else operator(**given)
         results = {name: given[name] for name in self.written}
-        return {**device.wait_for(results or {"output": returned[0]})}
+        if not results:
+            results = {"output": returned if isinstance(returned, torch.Tensor) else returned[0]}
+        return device.wait_for(results)
 
 
 def accepted(name: str, rule: Rule, call: Call, expected: Callable[[], Expected]) -> Case:

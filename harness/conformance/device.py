@@ -23,9 +23,11 @@ class Device:
         self._torch_npu: Any = importlib.import_module("torch_npu")
 
     def place(self, value: Any) -> Any:
-        """A tensor on the device, unless it is for the host; anything else as it is."""
+        """A tensor on the device, unless it is for the host, and so each of a list; anything else as it is."""
         if isinstance(value, Host):
             return value.tensor.clone()
+        if isinstance(value, list):
+            return [self.place(one) for one in value]
         return value.to("npu") if isinstance(value, torch.Tensor) else value
 
     def placed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def update_first(device: Device) -> Values:
         captured.update(length)
         captured.graph.replay()
         values[str(length)] = captured.mean()
-    return {**values}
+    return values
 
 
 def replay_first(device: Device) -> Values:
@@ -117,7 +117,7 @@ def replay_first(device: Device) -> Values:
         updating.start()
         updating.join()
         values[str(length)] = captured.mean()
-    return {**values}
+    return values
 
 
 def list_changed_after_update(device: Device) -> Values:
