@@ -28,7 +28,7 @@ def main(
         *measures.hypothesis_share(source, 3 if quick else 10),
         *measures.restart(source, 3 if quick else 9),
         *measures.whole_check(source),
-        *sanitizer.overhead(5 if quick else 41),
+        *sanitizer.overhead(5 if quick else 40),
         *measures.emulated_device(),
     ]
     if scan:
