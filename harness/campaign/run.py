@@ -39,8 +39,8 @@ Progress = Callable[[str, int, int], None]
 class Run(msgspec.Struct, frozen=True):
     """The outcome of a run. `unknown` says, per check or for `subject`, why something could not be judged.
 
-    `losses` counts how often the subject was lost, `lost` are the scenarios that do it every time, and `overhead` is what
-    the sanitizer cost.
+    `losses` counts how often the subject was lost, `lost` are the scenarios that do it every time, and `overhead` is
+    what the sanitizer cost.
     """
 
     subject: SubjectInfo

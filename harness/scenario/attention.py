@@ -43,7 +43,8 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
         page = page if page in LATENT_PAGE_SIZES else max(LATENT_PAGE_SIZES)
         drawn = replace(drawn, draft_tokens=min(drawn.draft_tokens, MOST_LATENT_QUERIES))
     most = drawn.draft_tokens if cell.mode == "draft_extend" else MOST_TOKENS
-    batches = [batch[:MOST_REQUESTS] or (Request(prefix=1),) for batch in drawn.rounds]
+    filler = Request(prefix=1, new_tokens=1 if cell.mode == "draft_extend" else 0)  # for an idle round of a graph
+    batches = [batch[:MOST_REQUESTS] or (filler,) for batch in drawn.rounds]
     rounds = tuple(tuple(_small(request, most) for request in batch) for batch in batches[: MOST_ROUNDS[cell.executor]])
     if latent and cell.mode == "extend":
         rounds = tuple(tuple(_after_whole_pages(request, page) for request in batch) for batch in rounds)

@@ -16,7 +16,7 @@ MODES: dict[Algorithm, tuple[Mode, ...]] = {
     "DSPARK": ("target_verify", "draft_block"),
 }
 MAX_REQUESTS = 64
-#: Modes whose attention is replayed in a graph. A multi-step draft replays all its steps at once, which is not built yet.
+#: Modes whose attention is replayed in a graph; a multi-step draft would replay all its steps at once.
 REPLAYED: tuple[Mode, ...] = ("decode", "target_verify", "draft_block", "draft_extend")
 MAX_DRAFT_TOKENS = 32
 MAX_POSITIONS = 1 << 20

@@ -189,7 +189,7 @@ def test_no_queries_give_no_output_as_documented() -> None:
 def test_left_up_causality_has_no_effect_for_a_single_query_as_documented() -> None:
     batch = _batch((1, 1), (9, 30))
     found, _ = npu_fused_infer_attention_score(**batch.fused(sparse_mode=2))
-    _agree(found, batch.reference(_everything))
+    _agree(found, batch.reference(everything))
 
 
 def test_left_up_causality_counts_from_the_first_position() -> None:

@@ -13,8 +13,8 @@ from harness.campaign.tally import Counts
 from harness.report.json import encode, run_document, scan_document
 from harness.report.judgement import judge
 from harness.scenario.observation import Fault
-from harness.subject.losses import Losses, LostScenario
 from harness.shadow.overhead import Overhead
+from harness.subject.losses import Losses, LostScenario
 from tests.runs import BLOCK_TWICE, REFUSED, VERIFY, info, made_run
 
 RUN = made_run(BLOCK_TWICE, REFUSED, subject=info(revision="abc"), unknown={"window-mask": "it never ran"})

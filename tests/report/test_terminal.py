@@ -19,8 +19,8 @@ from harness.report.replay import command, lost_command
 from harness.report.terminal import by_weight, show_run, show_scan
 from harness.scenario import GateScenario, MetadataScenario, Pool, Request
 from harness.scenario.observation import Changed, Fault, Observation, Seen
-from harness.subject.losses import Losses, LostScenario
 from harness.shadow.overhead import Overhead
+from harness.subject.losses import Losses, LostScenario
 from tests import ideal
 from tests.runs import BLOCK_TWICE, REFUSED, VERIFY, info, made_run
 

@@ -14,8 +14,8 @@ from harness.errors import CannotJudge
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.case import read_cases
 from harness.scenario.observation import Fault, Observation
-from harness.subject import losses
 from harness.shadow.overhead import Overhead
+from harness.subject import losses
 from harness.subject import supervisor as module
 from harness.subject.frames import write_frame
 from harness.subject.losses import Losses

@@ -3,8 +3,8 @@
 What is real: the backend's capture and replay methods, `build_replay_fb_view`, and the code of `NPUGraphRunner.execute`
 (or `_replay_graph` of the EAGLE runners) that computes the list of host lengths for the captured operators. What the
 driver does itself: the copy into the padded static buffers, by the fill values of `cuda_graph_buffer_registry.py`
-(lengths, rows, locations and positions of padded rows are 0 in 0.5.15 to 0.5.23). Where attention runs, it is captured and
-replayed in graphs of the device (`captured.py`); elsewhere only the lengths that a graph would get are noted.
+(lengths, rows, locations and positions of padded rows are 0 in 0.5.15 to 0.5.23). Where attention runs, it is captured
+and replayed in graphs of the device (`captured.py`); elsewhere only the lengths that a graph would get are noted.
 """
 
 from typing import Any
