@@ -45,13 +45,6 @@ def _kind(operator: Any) -> Kind:
 
 
 @functools.cache
-def _tensor_places(operator: Any) -> frozenset[int]:
-    """The positions of arguments that are tensors."""
-    arguments = operator._schema.arguments
-    return frozenset(place for place, argument in enumerate(arguments) if str(argument.type) == "Tensor")
-
-
-@functools.cache
 def _outputs(operator: Any) -> tuple[str, ...]:
     """The arguments that are given to be written to, and may first have to be given a size."""
     return tuple(
@@ -150,11 +143,6 @@ def run(operator: Any, *args: Any, **kwargs: Any) -> Any:
     fault.refuse_after_fault(name)
     views = Views(name, host_allowed=name in _TAKES_HOST_INDICES)
     host_args = [views.of(value) for value in args]
-    for place, value in enumerate(args):
-        if isinstance(value, (int, float)) and place in _tensor_places(operator):
-            # torch has handed over a number where the kernel takes a tensor. In the default type, a tensor without axes
-            # promotes the types of results as the number does.
-            host_args[place] = torch.tensor(value, device=HOST)
     host_kwargs = {key: views.of(value) for key, value in kwargs.items()}
     if views.on_host:
         views.refuse_mixture()
