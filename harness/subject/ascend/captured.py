@@ -1,8 +1,8 @@
 """Captured attention: the layers of a scenario in real graphs of the device, one per bucket.
 
 The graphs are captured and replayed by the release's own `NPUCudaGraphBackend`: its warm-ups, its update of host
-lengths from another thread, its order of update and replay. What the driver does itself is what a model would: it puts queries,
-keys and values into static memory before a replay.
+lengths from another thread, its order of update and replay. What the driver does itself is what a model would: it puts
+queries, keys and values into static memory before a replay.
 """
 
 from typing import Any
