@@ -18,7 +18,7 @@ from harness.scenario.metadata import Attention
 from harness.scenario.validity import why_invalid
 from harness.subject.source import resolve
 from harness.subject.supervisor import Supervisor
-from tests.subject.ascend import reads_too_far
+from tests.subject.ascend import planted as planted_in
 
 LENGTHS = (64, 1024, 16384)
 PAGE, BLOCK = 128, 16
@@ -36,7 +36,7 @@ def right() -> Iterator[Supervisor]:
 
 @pytest.fixture(scope="module")
 def planted() -> Iterator[Supervisor]:
-    with Supervisor(resolve("0.5.23"), command=reads_too_far.COMMAND) as supervisor:
+    with Supervisor(resolve("0.5.23"), command=planted_in.command("one-slot-too-far")) as supervisor:
         yield supervisor
 
 

@@ -1,0 +1,63 @@
+"""The real subject with one fault planted in sglang.
+
+Run as `python planted.py FAULT … PATH DEVICE`, where the dots stand for the command line it replaces.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from harness.subject import __main__ as subject
+from harness.subject.ascend import driver
+from harness.subject.frames import SubjectInfo
+
+_prepare = driver.prepare
+
+
+def command(fault: str) -> tuple[str, ...]:
+    """What stands before the command line of a subject, to plant `fault` in it."""
+    return (sys.executable, str(Path(__file__).resolve()), fault)
+
+
+def _one_slot_too_far() -> None:
+    """The first request of every eager batch counts one KV position too many."""
+    from sglang.srt.hardware_backend.npu.attention.ascend_backend import AscendAttnBackend
+
+    right = AscendAttnBackend.init_forward_metadata
+
+    def wrong(self: Any, *arguments: Any) -> None:
+        right(self, *arguments)
+        self.forward_metadata.seq_lens_cpu_int[0] += 1
+
+    AscendAttnBackend.init_forward_metadata = wrong
+
+
+def _frozen_lengths() -> None:
+    """Every replay updates its graph under a name that the operators do not have."""
+    from sglang.srt.hardware_backend.npu.graph_runner.npu_cudagraph_backend import NPUCudaGraphBackend
+
+    right = NPUCudaGraphBackend.replay_with_input_update
+
+    def wrong(self: Any, key: Any, seq_lens: Any = None, **options: Any) -> Any:
+        return right(self, key, None, cpu_update_input=[{"lengths_of_old": seq_lens}])
+
+    NPUCudaGraphBackend.replay_with_input_update = wrong
+
+
+FAULTS: dict[str, Callable[[], None]] = {"one-slot-too-far": _one_slot_too_far, "frozen-lengths": _frozen_lengths}
+
+
+def prepare(path: str, device: str) -> SubjectInfo:
+    """The driver's own, and then the fault."""
+    info = _prepare(path, device)
+    FAULTS[sys.argv[3]]()
+    return info
+
+
+if __name__ == "__main__":
+    driver.prepare = prepare
+    sys.argv = [sys.argv[0], *sys.argv[-2:], sys.argv[1]]
+    subject.main()
