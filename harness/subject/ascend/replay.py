@@ -115,9 +115,10 @@ class GraphExecutor:
         return lengths
 
     def close(self) -> None:
-        """Let go of what the graphs hold."""
+        """Let go of what the graphs hold: runner and executor know each other, so nothing else would for a while."""
         if self.captured is not None:
             self.captured.close()
+        vars(self.runner).clear()
 
     def replay(self, batch: Batch) -> None:
         """Pad and replay one batch."""
