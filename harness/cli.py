@@ -97,6 +97,12 @@ def replay(
     raise typer.Exit(commands.replay(case, sglang or [], device))
 
 
+@app.command(context_settings={"allow_interspersed_args": False})
+def emulate(command: Annotated[list[str], typer.Argument(metavar="COMMAND...")], sglang: Sglang = None) -> None:
+    """Run a command whose Python processes all have an emulated NPU, and the sglang that is named."""
+    commands.emulate(sglang, command)
+
+
 @app.command()
 def doctor() -> None:
     """Say what this machine can run, and what is missing for each subject."""

@@ -1,8 +1,11 @@
 """What each command does, with plain arguments; `cli.py` only parses them."""
 
+import os
 import shlex
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,6 +23,7 @@ from harness.checks.registry import CHECKS, checks_of
 from harness.doctor import Item, examine, has_npu, subjects
 from harness.errors import CannotJudge, Exit, ReaderGone, UsageError
 from harness.files import write_atomically
+from harness.npu.presence import EMULATE
 from harness.report import json as json_report
 from harness.report.comparison import Replayed, show_replay
 from harness.report.junit import junit as junit_report
@@ -151,6 +155,25 @@ class _Output(Console):
 def _output() -> Console:
     console = _Output()
     return console if console.is_terminal else _Output(width=PLAIN_WIDTH)
+
+
+def emulate(spec: str | None, command: Sequence[str]) -> NoReturn:
+    """Become `command`, in whose Python processes `import torch` emulates an NPU and `import sglang` finds `spec`."""
+    declared = {point.value for point in entry_points(group="torch.backends")}
+    if "harness.npu.autoload:autoload" not in declared:
+        raise UsageError("the harness is not installed in this environment: `pip install` it, anew if it is old.")
+    with Bars(Console(stderr=True)) as bars:
+        source = resolve(spec, bars.note)
+    inherited = os.environ.get("PYTHONPATH")
+    environment = os.environ | {
+        EMULATE: "1",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",
+        "PYTHONPATH": os.pathsep.join([source.path, inherited] if inherited else [source.path]),
+    }
+    try:
+        os.execvpe(command[0], list(command), environment)
+    except OSError as error:
+        raise UsageError(f"{command[0]} cannot be run: {error.strerror}.") from None
 
 
 def doctor() -> Exit:

@@ -33,27 +33,28 @@ def is_installed() -> bool:
     return _installed
 
 
-def install(require_no_device: bool = True) -> None:
+def install(require_no_device: bool = True, torch_is_importing: bool = False) -> None:
     """Emulate an NPU in this process; a second call does nothing.
 
     Refuses, by `RuntimeError`, where a real NPU and its torch_npu are there, because a result of the
-    emulation could then be taken for one of the device. ``HARNESS_NPU_EMULATE=1`` in the environment, or
+    emulation could then be taken for one of the device. ``HARNESS_NPU_BESIDE_DEVICE=1`` in the environment, or
     `require_no_device` false, lifts that. Also refuses where sglang or another torch_npu is imported already:
-    both bind the device.
+    both bind the device. `torch_is_importing` says that `import torch` itself makes this call, so that sglang
+    may have been imported in part, but cannot have bound anything.
     """
     global _installed
     if _installed:
         return
-    presence.refuse_if_too_late()
-    if require_no_device and os.environ.get("HARNESS_NPU_EMULATE") != "1":
+    presence.refuse_if_too_late(torch_is_importing)
+    if require_no_device:
         presence.refuse_beside_real_device()
     # Triton reads this when a kernel is decorated, so it must be there before any module with kernels is.
     os.environ.setdefault("TRITON_INTERPRET", "1")
     presence.keep_real_torch_npu_out()
 
     # Imported here, because these import torch, which must not happen before the above.
-    from harness.npu import device, finder, pinned, triton_launch, vision
+    from harness.npu import communication, device, finder, pinned, triton_launch, vision
 
-    for room in (device, pinned, triton_launch, finder, vision):
+    for room in (device, pinned, triton_launch, communication, finder, vision):
         room.activate()
     _installed = True

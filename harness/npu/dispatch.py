@@ -158,6 +158,10 @@ def run(operator: Any, *args: Any, **kwargs: Any) -> Any:
         result = call(*host_args, **host_kwargs)
         if kind is Kind.WRITE:
             views.take_sizes()
+        if kind is Kind.VIEW and torch.is_inference_mode_enabled() and not views.pairs[0][1].is_inference():
+            # A view of a tensor that counts its versions has to share the count, which no inference tensor can.
+            with torch.inference_mode(False):
+                return views.back(result)
         return views.back(result)
     if kind is Kind.WRITE:
         return _write_later(operator, call, views, host_args, host_kwargs)

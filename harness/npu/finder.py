@@ -8,20 +8,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.npu import (
+    activation,
     cache_writes,
     compiler,
     fused_attention,
     kernels,
     modules,
+    normalization,
     paged_attention,
     partial_attention,
+    rotary,
     sink_attention,
 )
 from harness.npu.registry import lookup
 
 # The rooms that register emulations of what is in these packages: they must be loaded before `lookup` is
 # asked.
-_ROOMS = (cache_writes, compiler, fused_attention, kernels, paged_attention, partial_attention, sink_attention)
+_ROOMS = (
+    activation,
+    cache_writes,
+    compiler,
+    fused_attention,
+    kernels,
+    normalization,
+    paged_attention,
+    partial_attention,
+    rotary,
+    sink_attention,
+)
 _STUBBED = ("sgl_kernel_npu", "torchair", "triton.language.extra.cann")
 
 

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.npu.overloads import Operator, Traits
+from harness.npu import fault
+from harness.npu.arguments import Arguments
+from harness.npu.overloads import Operator, Traits, operator
 from harness.npu.registry import emulates
 
 
@@ -53,3 +55,38 @@ def allocate_extension(
     free = free_pages.numpy()
     fresh = free[taken] * page_size + position % page_size if pages_taken.any() else 0
     out.numpy()[:] = np.where(in_old_page, last[owner] + 1 + position - start[owner], fresh)
+
+
+@operator(writes=True, returns=("out_cache_loc",))
+def cache_loc_update(
+    req_indices: torch.Tensor,
+    token_pool: torch.Tensor,
+    start_offset: torch.Tensor,
+    end_offset: torch.Tensor,
+    out_cache_loc: torch.Tensor,
+) -> torch.Tensor:
+    """Write to `out_cache_loc` the KV slots of each request's positions from its start to its end, in turn.
+
+    `token_pool` has a row of slots for each request. Names: the kernel's own; sglang passes them by position
+    (`kernels/ops/speculative/cache_locs.py`, `assign_extend_cache_locs_func`).
+    """
+    arguments = Arguments("cache_loc_update")
+    for name, numbers in (
+        ("req_indices", req_indices), ("token_pool", token_pool), ("start_offset", start_offset),
+        ("end_offset", end_offset), ("out_cache_loc", out_cache_loc),
+    ):  # fmt: skip
+        arguments.require_integers(name, numbers)
+    requests, width = token_pool.shape
+    filled = 0
+    for row, start, end in zip(req_indices.tolist(), start_offset.tolist(), end_offset.tolist(), strict=True):
+        count = max(0, end - start)
+        # Assumption: what lies outside either table stops the device.
+        if not (0 <= row < requests and start >= 0 and end <= width and filled + count <= len(out_cache_loc)):
+            fault.fail(
+                arguments.operator,
+                f"request {row} from {start} to {end} does not fit a token_pool of {[requests, width]} "
+                f"and {len(out_cache_loc) - filled} places left",
+            )
+        out_cache_loc[filled : filled + count] = token_pool[row, start:end]
+        filled += count
+    return out_cache_loc

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from harness.npu import runtime
+from harness.npu.communication import ProcessGroupHCCL
 from harness.npu.operators import OperatorNamespace, is_operator, operator
 from harness.npu.registry import Stub
 
@@ -36,8 +37,12 @@ def _weak_ref_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _apply_patches(patches: Any) -> None:
+def _apply_patches(patches: Any = None) -> None:
     """Assumption: the patches put the NPU's profiler in place of torch's, and profiling is not emulated."""
+
+
+def _autoload() -> None:
+    """What `import torch` calls where the real torch_npu is installed, whose modules these replace."""
 
 
 def _get_device_info(device: int, attribute: int) -> tuple[int, int]:
@@ -64,9 +69,16 @@ def build() -> dict[str, types.ModuleType]:
         module.__name__: module
         for module in (
             # Assumption: sglang compares the version with nothing that matters to metadata.
-            _module("torch_npu", __version__=torch.__version__.partition("+")[0], _apply_patches=_apply_patches),
+            _module(
+                "torch_npu",
+                __version__=torch.__version__.partition("+")[0],
+                _apply_patches=_apply_patches,
+                _apply_all_patches=_apply_patches,
+                _autoload=_autoload,
+            ),
             _module("torch_npu.atb"),
             _module("torch_npu._C", _weak_ref_tensor=_weak_ref_tensor),
+            _module("torch_npu._C._distributed_c10d", ProcessGroupHCCL=ProcessGroupHCCL),
             _module("torch_npu.profiler", ProfilerActivity=ProfilerActivity, **profiler),
             _module("torch_npu.contrib"),
             # Assumption: routing torch.cuda to torch.npu, as this module's import does, is not needed.

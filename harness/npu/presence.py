@@ -5,6 +5,11 @@ import importlib.util
 import os
 import sys
 
+#: Asks, with the value 1, for the emulation in every process that imports torch (`harness.npu.autoload`).
+EMULATE = "HARNESS_NPU_EMULATE"
+#: Allows, with the value 1, the emulation on a machine that has a real NPU; asks for nothing.
+BESIDE_DEVICE = "HARNESS_NPU_BESIDE_DEVICE"
+
 
 def real_device() -> str | None:
     """What shows that this machine has a usable real NPU, or None.
@@ -19,18 +24,21 @@ def real_device() -> str | None:
 
 
 def refuse_beside_real_device() -> None:
-    """Raise `RuntimeError` where `real_device` finds one."""
+    """Raise `RuntimeError` where `real_device` finds one, unless ``HARNESS_NPU_BESIDE_DEVICE=1`` allows it."""
     found = real_device()
-    if found is not None:
+    if found is not None and os.environ.get(BESIDE_DEVICE) != "1":
         raise RuntimeError(
             f"A real NPU is here ({found}, and torch_npu is installed), so none is emulated: "
-            "set HARNESS_NPU_EMULATE=1 to emulate one nevertheless."
+            f"set {BESIDE_DEVICE}=1 to emulate one nevertheless."
         )
 
 
-def refuse_if_too_late() -> None:
-    """Raise `RuntimeError` where something has bound the device that was to be emulated."""
-    for name in ("sglang", "torch_npu"):
+def refuse_if_too_late(torch_is_importing: bool = False) -> None:
+    """Raise `RuntimeError` where something has bound the device that was to be emulated.
+
+    While torch is being imported, sglang cannot have bound it yet, although it may be what imports torch.
+    """
+    for name in ("torch_npu",) if torch_is_importing else ("sglang", "torch_npu"):
         if name in sys.modules:
             raise RuntimeError(
                 f"The NPU cannot be emulated in this process, because {name} is imported already: "

@@ -12,13 +12,14 @@ import torch
 from harness.npu import fault, synchronisation
 from harness.npu import stream as streams
 from harness.npu.graph import NPUGraph, capturing, graph, graph_pool_handle
-from harness.npu.stream import Event, ExternalEvent, Stream, default_stream, set_stream
+from harness.npu.stream import Event, ExternalEvent, Stream, StreamContext, default_stream, set_stream
 
 __all__ = [
     "Event",
     "ExternalEvent",
     "NPUGraph",
     "Stream",
+    "StreamContext",
     "default_stream",
     "graph",
     "graph_pool_handle",
@@ -122,9 +123,9 @@ def current_stream(device: Any = None) -> Stream:
     return streams.current_stream()
 
 
-def stream(stream: Stream | None) -> contextlib.AbstractContextManager[Any]:
+def stream(stream: Stream | None) -> StreamContext:
     """A context that submits work to `stream`."""
-    return contextlib.nullcontext() if stream is None else stream
+    return StreamContext(stream)
 
 
 def set_stream_limit(stream: Stream, cube_cores: int = -1, vector_cores: int = -1) -> None:

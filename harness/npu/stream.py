@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
+import torch
+
 from harness.npu import fault, synchronisation
 
 Work = Callable[[], None]
@@ -65,7 +67,9 @@ class Stream:
         while self.finished < ticket:
             work = self._queue[0]
             try:
-                work()
+                # What was submitted in inference mode may run outside it, where its tensors could not be changed.
+                with torch.inference_mode():
+                    work()
             except NotRecordedError:
                 return False
             except BaseException:
@@ -130,6 +134,25 @@ class Stream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         set_stream(self._outer.pop())
+
+
+class StreamContext:
+    """A context in which `stream` is the current one of the thread; None changes nothing."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+        self._outer: Stream | None = None
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self._outer = current_stream()
+            set_stream(self.stream)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._outer is not None:
+            set_stream(self._outer)
 
 
 class Event:

@@ -126,7 +126,7 @@ seen["torch imported"] = "torch" in sys.modules
 sys.modules["sglang"] = None
 seen["after sglang"] = refusal()
 del sys.modules["sglang"]
-os.environ["HARNESS_NPU_EMULATE"] = "1"
+os.environ["HARNESS_NPU_BESIDE_DEVICE"] = "1"
 seen["told to"] = refusal()
 """
 
