@@ -23,4 +23,6 @@ def test_on_the_emulated_device(file: Path) -> None:
 
 
 def test_there_is_a_file_for_each_part_of_the_device() -> None:
-    assert {"memory", "streams", "graphs", "synchronisation", "launches"} <= {file.stem for file in _FILES}
+    assert {"memory", "streams", "graphs", "synchronisation", "launches", "collectives"} <= {
+        file.stem for file in _FILES
+    }

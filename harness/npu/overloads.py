@@ -118,8 +118,9 @@ class Operator:
             submit(lambda: call(host_inputs))
 
     def _empty_results(self, given: dict[str, Any]) -> Any:
-        """Tensors like the results, found by computing them: an operator that changes nothing can be run for it."""
-        return self._run(given)
+        """Tensors like the results, found by computing with zeros: what there is yet may be no sensible input."""
+        zeros = {name: torch.zeros_like(value) for name, value in given.items() if isinstance(value, torch.Tensor)}
+        return self._run({**given, **zeros})
 
     def _fill(self, made: Any, results: Any) -> None:
         """Copy `results` into the tensors that stand for them."""

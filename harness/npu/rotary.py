@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from harness.npu import fault
 from harness.npu.arguments import Arguments
 from harness.npu.normalization import scaled_to_unit, wide
 from harness.npu.overloads import Operator, operator
@@ -81,8 +82,12 @@ def npu_mrope(
     for name, rows in (("query", query), ("key", key)):
         whole = rows.dim() == 2 and rows.shape[1] % head_size == 0 and len(rows) == len(query)
         arguments.require_shape(whole, name, rows, f"it must be ({len(query)}, heads * head_size {head_size})")
-    inside = bool(((positions >= 0) & (positions < len(cos_sin_cache))).all())
-    arguments.require(inside, "positions", positions.tolist(), f"cos_sin_cache has {len(cos_sin_cache)} of them")
+    outside = positions[(positions < 0) | (positions >= len(cos_sin_cache))]
+    if outside.numel():
+        # Assumption: the device checks no positions before it reads their angles.
+        fault.fail(
+            arguments.operator, f"position {int(outside[0])}, but cos_sin_cache has {len(cos_sin_cache)} of them"
+        )
     cosine, sine = cos_sin_cache[positions.long()].unsqueeze(1).chunk(2, -1)
 
     def turned(rows: torch.Tensor) -> torch.Tensor:

@@ -163,3 +163,22 @@ def test_one_graph_is_captured_at_a_time() -> None:
     outer = torch.npu.NPUGraph()
     with torch.npu.graph(outer), pytest.raises(RuntimeError, match="another graph"):
         torch.npu.NPUGraph().capture_begin()
+
+
+def test_a_graph_captured_in_inference_mode_is_replayed_outside_it() -> None:
+    with torch.inference_mode():
+        value = torch.zeros(2, device="npu")
+        graph = _captured(lambda: value[:1].add_(1))
+    graph.replay()
+    assert value.tolist() == [1, 0]
+
+
+def test_memory_that_is_filled_after_capture_is_not_looked_at_during_it() -> None:
+    positions = torch.full((1,), -7, device="npu")  # no position: an operator that read it would stop the device
+    cache = torch.cat([torch.zeros(2, 4), torch.ones(2, 4)], -1).to("npu")
+    rows = torch.ones(1, 8, device="npu")
+    turned = []
+    graph = _captured(lambda: turned.extend(torch.ops.npu.npu_mrope(positions, rows, rows, cache, 8)))
+    positions.fill_(1)
+    graph.replay()
+    assert turned[0].tolist() == [[-1] * 4 + [1] * 4]

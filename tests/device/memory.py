@@ -226,3 +226,15 @@ def test_after_a_fault_every_operator_fails() -> None:
             use()
     fault.reset()
     assert (_THERE + 1).tolist() == [1, 2, 3, 4]
+
+
+def test_views_can_be_made_in_inference_mode_of_tensors_from_outside_it() -> None:
+    layer = torch.nn.Linear(4, 3, bias=False, device=DEVICE)
+    rows = torch.ones(2, 4, device=DEVICE)
+    with torch.inference_mode():
+        rows[1:].mul_(2)
+        made = layer(rows)
+        assert not rows[1:].is_inference()
+        assert made[1:].is_inference()
+    assert rows.tolist() == [[1, 1, 1, 1], [2, 2, 2, 2]]
+    torch.testing.assert_close(made.cpu(), rows.cpu() @ layer.weight.detach().cpu().T)

@@ -147,3 +147,14 @@ def test_events_measure_time() -> None:
     after.record()
 
     assert before.elapsed_time(after) >= 0
+
+
+def test_a_stream_context_can_be_entered_again_and_leaves_the_stream_there_was() -> None:
+    outer, side = torch.npu.current_stream(), _side()
+    context = torch.npu.StreamContext(side)
+    for _ in range(2):
+        with context:
+            assert torch.npu.current_stream() is side
+            with torch.npu.StreamContext(None):
+                assert torch.npu.current_stream() is side
+        assert torch.npu.current_stream() is outer

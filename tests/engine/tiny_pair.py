@@ -1,7 +1,10 @@
-"""A tiny random target model and a DFlash draft for it, made anew from a seed: `python -m tests.engine.tiny_pair DIR`.
+"""A tiny target model and a DFlash draft for it, made anew from a seed: `python -m tests.engine.tiny_pair DIR`.
 
-The target is a transformers model, so that transformers can say what it generates. The draft has the weights that
-sglang's `DFlashDraftModel` loads. Heads are as wide as the device's attention operators ask for.
+The target is a random transformers model, so that transformers can say what it generates. Its logits are mostly those
+of repeating the last token, and its layers, whose weights are large, often change that. The draft, with the weights
+that sglang's `DFlashDraftModel` loads, always proposes a repetition; so blocks are accepted to different lengths.
+
+Heads are as wide as the device's attention operators ask for.
 """
 
 import json
@@ -23,8 +26,16 @@ HIDDEN, LAYERS, DRAFT_LAYERS = 64, 4, 2
 HEADS, KV_HEADS, HEAD_SIZE, INTERMEDIATE = 4, 2, 64, 128
 #: Tokens that a draft proposes and the target verifies at once.
 BLOCK = 8
+MASK = VOCABULARY - 12
 _SEED = 0
-_SPREAD = 0.08
+#: Standard deviation of the target's weights.
+_SPREAD = 0.2
+#: How far the output embeddings are the input embeddings.
+_REPETITION = 0.9
+#: A hidden dimension that no layer of the target changes: positive in all tokens but the mask.
+_IS_TOKEN = 0
+#: A dimension of a head that RoPE turns too slowly to matter here.
+_STILL = HEAD_SIZE // 2 - 1
 
 
 def config(**changes: object) -> Qwen3Config:
@@ -47,53 +58,75 @@ def config(**changes: object) -> Qwen3Config:
 
 
 def write_target(folder: Path) -> None:
-    """Save a target with random weights."""
+    """Save the target."""
     torch.manual_seed(_SEED)
     model = Qwen3ForCausalLM(config())
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "norm" not in name:
                 weight.normal_(0.0, 1.0 if name.startswith(("model.embed", "lm_head")) else _SPREAD)
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                weight[_IS_TOKEN] = 0.0
+        tokens, logits = model.model.embed_tokens.weight, model.lm_head.weight
+        logits.copy_(_REPETITION * tokens + (1 - _REPETITION**2) ** 0.5 * logits)
+        logits[:, _IS_TOKEN] = 0.0
+        tokens[:, _IS_TOKEN] = 1.0
+        tokens[MASK, _IS_TOKEN] = -1.0
     model.save_pretrained(folder)
 
 
 def write_draft(folder: Path) -> None:
-    """Save a draft with random weights, which reads the hidden states of two of the target's layers."""
+    """Save the draft, which reads the hidden states of two of the target's layers."""
     torch.manual_seed(_SEED + 1)
     read = [1, 2]
     settings = config(num_hidden_layers=DRAFT_LAYERS).to_dict() | {
         "architectures": ["DFlashDraftModel"],
         "block_size": BLOCK,
         "num_target_layers": LAYERS,
-        "dflash_config": {"mask_token_id": VOCABULARY - 12, "target_layer_ids": read},
+        "dflash_config": {"mask_token_id": MASK, "target_layer_ids": read},
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(settings))
-    weights = {"fc.weight": _random(HIDDEN, len(read) * HIDDEN), "hidden_norm.weight": torch.ones(HIDDEN)}
-    for layer in range(DRAFT_LAYERS):
-        weights |= {f"layers.{layer}.{name}": weight for name, weight in _layer().items()}
-    weights["norm.weight"] = torch.ones(HIDDEN)
+    features = torch.randn(HIDDEN, len(read) * HIDDEN) * 0.1
+    # What comes from the target looks to the draft's first layer like a mask.
+    features[_IS_TOKEN] = 0.0
+    features[_IS_TOKEN, _IS_TOKEN] = -1.0
+    weights = {"fc.weight": features, "hidden_norm.weight": torch.ones(HIDDEN), "norm.weight": torch.ones(HIDDEN)}
+    for layer, made in enumerate((_copying_layer(), _random_layer(0.02))):
+        weights |= {f"layers.{layer}.{name}": weight for name, weight in made.items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def _layer() -> dict[str, torch.Tensor]:
-    return {
-        "self_attn.q_proj.weight": _random(HEADS * HEAD_SIZE, HIDDEN),
-        "self_attn.k_proj.weight": _random(KV_HEADS * HEAD_SIZE, HIDDEN),
-        "self_attn.v_proj.weight": _random(KV_HEADS * HEAD_SIZE, HIDDEN),
-        "self_attn.o_proj.weight": _random(HIDDEN, HEADS * HEAD_SIZE),
-        "self_attn.q_norm.weight": torch.ones(HEAD_SIZE),
-        "self_attn.k_norm.weight": torch.ones(HEAD_SIZE),
-        "mlp.gate_proj.weight": _random(INTERMEDIATE, HIDDEN),
-        "mlp.up_proj.weight": _random(INTERMEDIATE, HIDDEN),
-        "mlp.down_proj.weight": _random(HIDDEN, INTERMEDIATE),
-        "input_layernorm.weight": torch.ones(HIDDEN),
-        "post_attention_layernorm.weight": torch.ones(HIDDEN),
+def _copying_layer() -> dict[str, torch.Tensor]:
+    """A layer in which every mask attends to the one token of its block, and becomes much like it."""
+    layer = _random_layer(0.0)
+    for head in range(HEADS):
+        layer["self_attn.q_proj.weight"][head * HEAD_SIZE + _STILL, _IS_TOKEN] = -1.0
+    for head in range(KV_HEADS):
+        layer["self_attn.k_proj.weight"][head * HEAD_SIZE + _STILL, _IS_TOKEN] = 1.0
+    layer["self_attn.v_proj.weight"][:HIDDEN] = torch.eye(HIDDEN)
+    layer["self_attn.o_proj.weight"][:, :HIDDEN] = 4 * torch.eye(HIDDEN)
+    return layer
+
+
+def _random_layer(spread: float) -> dict[str, torch.Tensor]:
+    shapes = {
+        "self_attn.q_proj": (HEADS * HEAD_SIZE, HIDDEN),
+        "self_attn.k_proj": (KV_HEADS * HEAD_SIZE, HIDDEN),
+        "self_attn.v_proj": (KV_HEADS * HEAD_SIZE, HIDDEN),
+        "self_attn.o_proj": (HIDDEN, HEADS * HEAD_SIZE),
+        "mlp.gate_proj": (INTERMEDIATE, HIDDEN),
+        "mlp.up_proj": (INTERMEDIATE, HIDDEN),
+        "mlp.down_proj": (HIDDEN, INTERMEDIATE),
     }
-
-
-def _random(rows: int, columns: int) -> torch.Tensor:
-    return torch.randn(rows, columns) * _SPREAD
+    norms = {
+        "self_attn.q_norm": HEAD_SIZE,
+        "self_attn.k_norm": HEAD_SIZE,
+        "input_layernorm": HIDDEN,
+        "post_attention_layernorm": HIDDEN,
+    }
+    layer = {f"{name}.weight": torch.randn(shape) * spread for name, shape in shapes.items()}
+    return layer | {f"{name}.weight": torch.ones(size) for name, size in norms.items()}
 
 
 def write(folder: Path) -> None:
