@@ -9,6 +9,10 @@ import json
 from typing import Any
 
 PAGE = 128
+_DRAFTING = {
+    "DFLASH": {"speculative_num_draft_tokens": 8},
+    "EAGLE": {"speculative_num_steps": 3, "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 4},
+}
 
 
 def options(pair: str, graphs: bool, algorithm: str) -> dict[str, Any]:
@@ -30,11 +34,8 @@ def options(pair: str, graphs: bool, algorithm: str) -> dict[str, Any]:
         "log_level": "error",
     }
     if algorithm != "NONE":
-        chosen |= {
-            "speculative_algorithm": algorithm,
-            "speculative_draft_model_path": f"{pair}/draft",
-            "speculative_num_draft_tokens": 8,
-        }
+        chosen |= {"speculative_algorithm": algorithm, "speculative_draft_model_path": f"{pair}/{algorithm}"}
+        chosen |= _DRAFTING[algorithm]
     return chosen | ({"cuda_graph_max_bs_decode": 4} if graphs else {"disable_cuda_graph": True})
 
 
@@ -43,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("pair")
     parser.add_argument("--graphs", action="store_true")
-    parser.add_argument("--algorithm", default="DFLASH")
+    parser.add_argument("--algorithm", choices=[*_DRAFTING, "NONE"], default="DFLASH")
     given = parser.parse_args()
 
     import sglang

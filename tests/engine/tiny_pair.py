@@ -1,8 +1,9 @@
-"""A tiny target model and a DFlash draft for it, made anew from a seed: `python -m tests.engine.tiny_pair DIR`.
+"""A tiny target model and drafts for it, made anew from a seed: `python -m tests.engine.tiny_pair DIR`.
 
 The target is a random transformers model, so that transformers can say what it generates. Its logits are mostly those
-of repeating the last token, and its layers, whose weights are large, often change that. The draft, with the weights
-that sglang's `DFlashDraftModel` loads, always proposes a repetition; so blocks are accepted to different lengths.
+of repeating the last token, and its layers, whose weights are large, often change that. The drafts, with the weights
+that sglang's `DFlashDraftModel` and `LlamaForCausalLMEagle` load, mostly propose a repetition; so what they propose is
+accepted to different lengths.
 
 Heads are as wide as the device's attention operators ask for.
 """
@@ -75,8 +76,8 @@ def write_target(folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-def write_draft(folder: Path) -> None:
-    """Save the draft, which reads the hidden states of two of the target's layers."""
+def write_dflash_draft(folder: Path) -> None:
+    """Save the DFlash draft, which reads the hidden states of two of the target's layers."""
     torch.manual_seed(_SEED + 1)
     read = [1, 2]
     settings = config(num_hidden_layers=DRAFT_LAYERS).to_dict() | {
@@ -85,8 +86,6 @@ def write_draft(folder: Path) -> None:
         "num_target_layers": LAYERS,
         "dflash_config": {"mask_token_id": MASK, "target_layer_ids": read},
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(settings))
     features = torch.randn(HIDDEN, len(read) * HIDDEN) * 0.1
     # What comes from the target looks to the draft's first layer like a mask.
     features[_IS_TOKEN] = 0.0
@@ -94,7 +93,7 @@ def write_draft(folder: Path) -> None:
     weights = {"fc.weight": features, "hidden_norm.weight": torch.ones(HIDDEN), "norm.weight": torch.ones(HIDDEN)}
     for layer, made in enumerate((_copying_layer(), _random_layer(0.02))):
         weights |= {f"layers.{layer}.{name}": weight for name, weight in made.items()}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    _save(folder, settings, weights)
 
 
 def _copying_layer() -> dict[str, torch.Tensor]:
@@ -129,10 +128,33 @@ def _random_layer(spread: float) -> dict[str, torch.Tensor]:
     return layer | {f"{name}.weight": torch.ones(size) for name, size in norms.items()}
 
 
+def write_eagle_draft(folder: Path) -> None:
+    """Save the EAGLE draft, which adds little to the embedding of the last token."""
+    torch.manual_seed(_SEED + 2)
+    settings = config(num_hidden_layers=1).to_dict() | {
+        "architectures": ["LlamaForCausalLMEagle"],
+        "model_type": "llama",
+    }
+    layer = {
+        name: weight for name, weight in _random_layer(0.1).items() if "q_norm" not in name and "k_norm" not in name
+    }
+    weights = {f"layers.0.{name}": weight for name, weight in layer.items()}
+    weights["fc.weight"] = torch.cat([torch.eye(HIDDEN), torch.randn(HIDDEN, HIDDEN) * 0.02], -1)
+    weights["fc.bias"] = torch.zeros(HIDDEN)
+    _save(folder, settings, weights)
+
+
+def _save(folder: Path, settings: dict[str, object], weights: dict[str, torch.Tensor]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(settings))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def write(folder: Path) -> None:
-    """Save the pair in `folder`, as `target` and `draft`."""
+    """Save the models in `folder`: `target`, and the drafts by their algorithms."""
     write_target(folder / "target")
-    write_draft(folder / "draft")
+    write_dflash_draft(folder / "DFLASH")
+    write_eagle_draft(folder / "EAGLE")
 
 
 if __name__ == "__main__":
