@@ -84,7 +84,8 @@ class Operator:
             if name in self._on_device:
                 given[name] = views.of(value)
             elif is_on_device(value):
-                synchronise(f"{self.__name__}: {name}")  # the host needs the numbers
+                if name in self._signature.parameters:
+                    synchronise(f"{self.__name__}: {name}")  # the host needs the numbers
                 given[name] = views.of(value)
             else:
                 given[name] = value

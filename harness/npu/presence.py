@@ -38,7 +38,14 @@ def refuse_if_too_late(torch_is_importing: bool = False) -> None:
 
     While torch is being imported, sglang cannot have bound it yet, although it may be what imports torch.
     """
-    for name in ("torch_npu",) if torch_is_importing else ("sglang", "torch_npu"):
+    if torch_is_importing:
+        if "torch_npu" in sys.modules:
+            raise RuntimeError(
+                "The NPU cannot be emulated in this process, because `import torch` has loaded the torch_npu that is "
+                "installed here: use an environment without it."
+            )
+        return
+    for name in ("sglang", "torch_npu"):
         if name in sys.modules:
             raise RuntimeError(
                 f"The NPU cannot be emulated in this process, because {name} is imported already: "

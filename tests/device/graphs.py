@@ -182,3 +182,13 @@ def test_memory_that_is_filled_after_capture_is_not_looked_at_during_it() -> Non
     positions.fill_(1)
     graph.replay()
     assert turned[0].tolist() == [[-1] * 4 + [1] * 4]
+
+
+def test_a_tensor_that_an_operator_does_not_name_is_not_waited_for() -> None:
+    attention = _Attention()
+    graph = _captured(
+        lambda: torch.ops.npu._npu_fused_infer_attention_score_get_max_workspace(
+            attention.query, attention.key, attention.value, block_table=attention.table, num_heads=HEADS
+        )
+    )
+    graph.replay()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.subject.source import ASCEND_BACKEND
 from tests.engine.entry_point import declare
 
 _SHOW = """
@@ -93,3 +94,63 @@ def test_beside_a_real_device_import_torch_is_refused_unless_that_is_allowed(mod
     assert refused.returncode != 0
     assert "A real NPU is here (/dev/davinci0" in refused.stderr
     assert allowed.stdout == "True\n", allowed.stderr
+
+
+def _install_torch_npu(folder: Path) -> str:
+    """Something like the real package, which `import torch` loads by the same means; returns its folder."""
+    declared = folder / "torch_npu-2.dist-info"
+    declared.mkdir(parents=True)
+    (declared / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-npu\nVersion: 2\n")
+    (declared / "entry_points.txt").write_text("[torch.backends]\ntorch_npu = torch_npu:_autoload\n")
+    (folder / "torch_npu.py").write_text("def _autoload():\n    print('the real one')\n")
+    return str(folder)
+
+
+def test_an_installed_torch_npu_is_replaced_where_ours_comes_first_and_refused_where_it_does(
+    module_path: str, tmp_path: Path
+) -> None:
+    installed = _install_torch_npu(tmp_path / "installed")
+    first = _run(_SHOW, f"{module_path}:{installed}", tmp_path, HARNESS_NPU_EMULATE="1")
+    last = _run(_SHOW, f"{installed}:{module_path}", tmp_path, HARNESS_NPU_EMULATE="1")
+
+    assert first.stdout == "Ascend910B (emulated)\n", first.stderr
+    assert last.returncode != 0
+    assert "`import torch` has loaded the torch_npu that is installed here" in last.stderr
+
+
+_ENVIRONMENT = (
+    "import os, sys; print(os.environ['HARNESS_NPU_EMULATE'], os.environ['PYTHONPATH'].split(':')[0], sys.argv)"
+)
+
+
+def _emulate(module_path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harness", "emulate", *arguments],
+        env=os.environ | {"PYTHONPATH": module_path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def sglang(tmp_path: Path) -> str:
+    for name in ("sglang/__init__.py", ASCEND_BACKEND):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    return str(tmp_path)
+
+
+def test_emulate_runs_a_command_with_the_emulation_and_the_sglang_that_is_named(module_path: str, sglang: str) -> None:
+    done = _emulate(module_path, "--sglang", sglang, sys.executable, "-c", _ENVIRONMENT, "--device", "npu")
+    failed = _emulate(module_path, "--sglang", sglang, sys.executable, "-c", "exit(7)")
+
+    assert done.stdout == f"1 {sglang} ['-c', '--device', 'npu']\n", done.stderr
+    assert failed.returncode == 7
+
+
+def test_emulate_refuses_a_command_that_there_is_not(module_path: str, sglang: str) -> None:
+    done = _emulate(module_path, "--sglang", sglang, "no-such-command")
+
+    assert done.returncode == 2
+    assert "no-such-command cannot be run: No such file or directory." in done.stderr
