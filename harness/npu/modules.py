@@ -22,7 +22,7 @@ class _TorchNpu(types.ModuleType):
         raise AttributeError(f"{self.__name__}.{name} is not emulated (see harness/npu/modules.py)")
 
 
-_PROFILER = ("profile", "tensorboard_trace_handler", "_ExperimentalConfig", "ExportType", "ProfilerLevel")
+_PROFILER = ("profile", "AiCMetrics", "tensorboard_trace_handler", "_ExperimentalConfig", "ExportType", "ProfilerLevel")
 
 
 class ProfilerActivity(enum.Enum):

@@ -7,6 +7,7 @@ tokens a step accepted; or how the engine ended.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,8 @@ from tests.engine import entry_point
 from tests.engine.prompts import NEW_TOKENS
 
 _PATIENCE = 600
+#: The last line of a traceback.
+_ERROR = re.compile(r"[\w.]+(Error|Fault): ")
 
 
 class Answers(NamedTuple):
@@ -42,14 +45,14 @@ def write_pair(folder: Path) -> None:
 
 def expected(pair: Path) -> list[list[int]]:
     """The tokens of transformers, in a process without the emulation."""
-    return _answers(_python(["-m", "tests.engine.reference", str(pair)], _environment())).tokens
+    return read_answers(_python(["-m", "tests.engine.reference", str(pair)], _environment())).tokens
 
 
 def generated(spec: str, pair: Path, declared: Path, *options: str) -> Answers:
     """The answers of the engine of the sglang `spec`; `declared` is an empty folder. Raises `EngineError`."""
     generate = [sys.executable, "-m", "tests.engine.generate", str(pair), *options]
     environment = _environment() | {"PYTHONPATH": entry_point.declare(declared)}
-    return _answers(_python(["-m", "harness", "emulate", "--sglang", spec, *generate], environment))
+    return read_answers(_python(["-m", "harness", "emulate", "--sglang", spec, *generate], environment))
 
 
 def _environment() -> dict[str, str]:
@@ -69,16 +72,18 @@ def _python(arguments: list[str], environment: dict[str, str]) -> subprocess.Com
     )
 
 
-def _answers(done: subprocess.CompletedProcess[str]) -> Answers:
+def read_answers(done: subprocess.CompletedProcess[str]) -> Answers:
+    """What the process printed. Raises `EngineError`."""
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"tokens"')]
     if not lines:
-        errors = [line for line in done.stderr.splitlines() if "Error" in line]
+        errors = [line for line in done.stderr.splitlines() if _ERROR.match(line)]
         raise EngineError(errors[-1] if errors else f"status {done.returncode}: {done.stderr[-2000:]}")
     answer = json.loads(lines[-1])
     return Answers(answer["tokens"], answer.get("steps", []))
 
 
-def _verdict(answers: Answers, right: list[list[int]]) -> str:
+def verdict(answers: Answers, right: list[list[int]]) -> str:
+    """Whether the answers are right, or the first token that is not."""
     for prompt, (tokens, wanted) in enumerate(zip(answers.tokens, right, strict=True)):
         if tokens != wanted:
             place = next(i for i in range(len(wanted)) if tokens[i : i + 1] != wanted[i : i + 1])
@@ -100,10 +105,10 @@ def main() -> None:
         right = expected(pair)
         for release in given.releases:
             try:
-                verdict = _verdict(generated(release, pair, Path(folder) / release, *options), right)
+                found = verdict(generated(release, pair, Path(folder) / release, *options), right)
             except EngineError as error:
-                verdict = f"did not answer: {error}"
-            print(f"{release} {given.algorithm} {'graphs' if given.graphs else 'eager'}: {verdict}", flush=True)
+                found = f"did not answer: {error}"
+            print(f"{release} {given.algorithm} {'graphs' if given.graphs else 'eager'}: {found}", flush=True)
 
 
 if __name__ == "__main__":
