@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from harness.npu.arguments import Arguments
-from harness.npu.overloads import Operator, writing_operator
+from harness.npu.overloads import Operator, Traits, operator
 from harness.npu.registry import emulates
 
 _FULL_MASK, _AMONG_DRAFTS = 0, 1
@@ -32,7 +32,7 @@ def _parents(arguments: Arguments, chosen: npt.NDArray[Any], drafted_from: npt.N
     return parents
 
 
-@writing_operator()
+@operator(writes=True)
 def build_tree_kernel_efficient(
     parent_list: torch.Tensor,
     selected_index: torch.Tensor,
@@ -125,4 +125,6 @@ def verify_tree_greedy(
         accept_token_num[request] = len(path) - 1
 
 
-emulates("sgl_kernel_npu.sample.verify_tree_greedy.verify_tree_greedy")(Operator(verify_tree_greedy, writes=True))
+emulates("sgl_kernel_npu.sample.verify_tree_greedy.verify_tree_greedy")(
+    Operator(verify_tree_greedy, Traits(writes=True))
+)

@@ -40,20 +40,20 @@ def _normalised(rows: torch.Tensor, gamma: torch.Tensor, epsilon: float) -> tupl
 
 
 @operator
-def npu_rms_norm(self: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-06) -> tuple[torch.Tensor, torch.Tensor]:
-    """`self` normalised and weighted by `gamma`; and the factor that normalises, in float32 or wider."""
-    _require_gamma(Arguments("npu_rms_norm"), self, gamma)
-    return _normalised(self, gamma, epsilon)
+def npu_rms_norm(input: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-06) -> tuple[torch.Tensor, torch.Tensor]:
+    """`input` normalised and weighted by `gamma`; and the factor that normalises, in float32 or wider."""
+    _require_gamma(Arguments("npu_rms_norm"), input, gamma)
+    return _normalised(input, gamma, epsilon)
 
 
 @operator
 def npu_gemma_rms_norm(
-    self: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-06
+    input: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-06
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As `npu_rms_norm`, weighted by one more than `gamma`."""
-    _require_gamma(Arguments("npu_gemma_rms_norm"), self, gamma)
-    normalised, factor = _normalised(self, 1 + wide(gamma), epsilon)
-    return normalised.to(torch.promote_types(self.dtype, gamma.dtype)), factor
+    _require_gamma(Arguments("npu_gemma_rms_norm"), input, gamma)
+    normalised, factor = _normalised(input, 1 + wide(gamma), epsilon)
+    return normalised.to(torch.promote_types(input.dtype, gamma.dtype)), factor
 
 
 @operator

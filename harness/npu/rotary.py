@@ -38,20 +38,20 @@ def _spread(angles: torch.Tensor, mode: str) -> torch.Tensor:
 
 @operator
 def npu_rotary_mul(
-    self: torch.Tensor,
+    input: torch.Tensor,
     r1: torch.Tensor,
     r2: torch.Tensor,
     rotary_mode: str = "half",
     rotate: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """`self` turned by the angles whose cosines are `r1` and sines `r2`, per dimension."""
+    """`input` turned by the angles whose cosines are `r1` and sines `r2`, per dimension."""
     arguments = Arguments("npu_rotary_mul")
     arguments.require_emulated(rotate is None, "rotate", "a tensor")
     arguments.require(rotary_mode in _MODES, "rotary_mode", rotary_mode, f"it must be one of {list(_MODES)}")
     for name, angles in (("r1", r1), ("r2", r2)):
-        whole = angles.shape[-1] == self.shape[-1]
-        arguments.require_shape(whole, name, angles, f"its last axis must be that of self, {self.shape[-1]}")
-    return _rotated(self, r1, r2, rotary_mode)
+        whole = angles.shape[-1] == input.shape[-1]
+        arguments.require_shape(whole, name, angles, f"its last axis must be that of input, {input.shape[-1]}")
+    return _rotated(input, r1, r2, rotary_mode)
 
 
 @operator

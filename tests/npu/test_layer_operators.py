@@ -86,7 +86,7 @@ def test_swiglu_gates_the_second_half_by_the_first(dtype: torch.dtype) -> None:
 
 
 def test_swiglu_refuses_an_odd_width() -> None:
-    with pytest.raises(RuntimeError, match=r"npu_swiglu: self is of shape \[3, 7\]"):
+    with pytest.raises(RuntimeError, match=r"npu_swiglu: input is of shape \[3, 7\]"):
         npu_swiglu(_random(TOKENS, 7))
 
 
