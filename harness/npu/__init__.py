@@ -1,11 +1,13 @@
 """An Ascend NPU emulated on the CPU, with memory of its own, streams, graphs and the operators that sglang calls.
 
-`install()` changes the current process, and must run before sglang is imported. It
+`install()` changes the current process, and must run before sglang is imported; `autoload` calls it in every process that
+imports torch, where the environment asks for it. It
 
 * gives torch a device called ``npu`` with memory that no host tensor shares (`device`, `memory`, `dispatch`, `pinned`);
 * gives torch the runtime module ``torch.npu`` (`runtime`, `stream`, `graph`, `synchronisation`);
+* gives torch.distributed the backend ``hccl`` (`communication`);
 * makes ``torch_npu``, ``torchair``, ``acl``, ``sgl_kernel_npu`` and ``triton.language.extra.cann`` importable
-  (`modules`, `finder`), with what is emulated (`operators`, `kernels`, `compiler`) and, for all else, stubs
+  (`modules`, `finder`), with what is emulated (`operators`, `kernels`, `compiler`, ...) and, for all else, stubs
   that raise `NotImplementedError` with their own name when they are called (`registry`);
 * lets torchvision import beside a torch it was not built for (`vision`);
 * makes Triton interpret kernels, by the default ``TRITON_INTERPRET=1``.
