@@ -1,7 +1,7 @@
 """An Ascend NPU emulated on the CPU, with memory of its own, streams, graphs and the operators that sglang calls.
 
-`install()` changes the current process, and must run before sglang is imported; `autoload` calls it in every process that
-imports torch, where the environment asks for it. It
+`install()` changes the current process, and must run before sglang is imported; `autoload` calls it in every process
+that imports torch, where the environment asks for it. It
 
 * gives torch a device called ``npu`` with memory that no host tensor shares (`device`, `memory`, `dispatch`, `pinned`);
 * gives torch the runtime module ``torch.npu`` (`runtime`, `stream`, `graph`, `synchronisation`);
