@@ -1,7 +1,7 @@
 """The operator boundary: what an attention operator or a cache write is told, before it does it.
 
-Emulated operators call `announce`; a sanitizer listens. On a device the same events can be made from the arguments
-of the real operators.
+Emulated operators call `announce`, and `announced` when they have told everything; a sanitizer listens. On a real NPU the
+same events are made from the arguments of its operators (`real_operators`).
 """
 
 from collections.abc import Callable, Iterator
@@ -40,10 +40,39 @@ Listener = Callable[[Event], None]
 _listeners: list[Listener] = []
 
 
+class Announced(Exception):
+    """Ends an operator that is only asked what it would announce."""
+
+
+_collected: list[Event] | None = None
+
+
 def announce(event: Event) -> None:
     """Tell every listener, before anything is read or written; a listener that raises stops the operator."""
+    if _collected is not None:
+        _collected.append(event)
+        return
     for listener in _listeners:
         listener(event)
+
+
+def announced() -> None:
+    """Every event of this operator has been announced; it goes on unless it is only asked for them."""
+    if _collected is not None:
+        raise Announced
+
+
+def events_of(operator: Callable[[], object]) -> list[Event]:
+    """What `operator` would announce; it is run up to there, and nobody is told."""
+    global _collected
+    _collected = []
+    try:
+        operator()
+    except Announced:
+        pass
+    finally:
+        events, _collected = _collected, None
+    return events
 
 
 @contextmanager

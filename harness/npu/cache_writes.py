@@ -6,7 +6,7 @@ import torch
 
 from harness.npu import fault
 from harness.npu.arguments import Arguments
-from harness.npu.boundary import CacheWrite, announce
+from harness.npu.boundary import CacheWrite, announce, announced
 from harness.npu.overloads import operator
 
 # What npu_scatter_nd_update_ takes, as torch_npu 2.14.0 documents for the A2 and A3, and float64, to compare closely.
@@ -50,6 +50,7 @@ def _write(arguments: Arguments, slots_name: str, slots: torch.Tensor, writes: t
     places = slots.long()
     for write in writes:
         _announce(arguments, write.cache, places)
+    announced()
     for write in writes:
         _require_inside(arguments, slots_name, places, write.cache.shape[0] * write.cache.shape[1])
     for write in writes:
@@ -108,6 +109,7 @@ def npu_scatter_nd_update_(input: torch.Tensor, indices: torch.Tensor, updates: 
     # sglang scatters to other things too: only caches have a head and a dimension after their slots.
     if depth == 1 and input.dim() >= 3:
         _announce(arguments, input, places.flatten())
+    announced()
     for axis in range(depth):
         _require_inside(arguments, "indices", places[..., axis], input.shape[axis])
     input[places.unbind(-1)] = updates

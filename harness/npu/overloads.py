@@ -15,7 +15,7 @@ import torch
 
 from harness.npu import fault, graph
 from harness.npu.arguments import Arguments
-from harness.npu.boundary import Event
+from harness.npu.boundary import Event, events_of
 from harness.npu.dispatch import Views, deferring, submit, synchronise
 from harness.npu.memory import DEVICE_TYPE, HOST, is_on_device
 from harness.npu.registry import emulates
@@ -133,6 +133,15 @@ class Operator:
                 into.shape == result.shape, name, into, f"it must be {list(result.shape)}"
             )
             into.copy_(result)
+
+    def events(self, given: Mapping[str, Any]) -> list[Event]:
+        """What a call with these arguments, whose tensors are on the host, would announce."""
+        taken = {name: value for name, value in given.items() if name in self._signature.parameters}
+        return events_of(lambda: self._run(taken))
+
+    def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name."""
+        return dict(self.signatures()["default"].bind(*args, **kwargs).arguments)
 
     @property
     def default(self) -> Self:

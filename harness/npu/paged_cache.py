@@ -9,7 +9,7 @@ import torch
 
 from harness.npu import fault
 from harness.npu.arguments import Arguments
-from harness.npu.boundary import AttentionRead, announce
+from harness.npu.boundary import AttentionRead, announce, announced
 
 #: Keys, values and rope parts of one group, each with axes (position, head, dimension).
 Rows = dict[str, torch.Tensor]
@@ -73,6 +73,7 @@ class PagesRead(NamedTuple):
                     query_lengths=self.query_lengths,
                 )
             )
+        announced()
 
     def page_numbers(self, cache: PagedCache) -> list[npt.NDArray[np.int64]]:
         """Per group, the pages to read; the device stops where one is not in the cache or not in the table."""

@@ -51,6 +51,10 @@ def prepare(path: str, device: str) -> SubjectInfo:
         npu_graph_runner,
     )
 
+    if device != "emulated":
+        from harness.npu import real_operators
+
+        real_operators.activate((torch_npu, torch.ops.npu, torch.ops.atb))
     if path and not os.path.realpath(ascend_backend.__file__).startswith(os.path.realpath(path)):
         raise ImportError(f"sglang came from {ascend_backend.__file__}, not from {path}")
     versions = {
