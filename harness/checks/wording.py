@@ -1,5 +1,7 @@
 """How a finding reads: the value that is wrong, the one that would be right, and the scenario in brackets."""
 
+from msgspec.structs import replace
+
 from harness.checks.finding import Finding
 from harness.scenario import MetadataScenario
 from harness.scenario.convention import FAMILY
@@ -57,14 +59,20 @@ def finding(
     Algorithms whose workers and backend code are the same share a fingerprint (EAGLE and its relatives). Batches
     without exact host lengths have fingerprints of their own, since it takes an option to meet them. So have attention
     kinds beside MHA where attention runs, by the operators that they select; a forward of several draft tokens has but
-    one path.
+    one path, but for the sinks of a replay: models with and without them have another name for the lengths.
     """
     family = FAMILY.get(scenario.algorithm, scenario.algorithm)
     parts = [check, field, family, scenario.executor, scenario.mode, relation_name]
     if scenario.host_view != "published":
         parts.append(f"{scenario.host_view}-host")
     if scenario.attention is not None and scenario.target != "mha":
-        chosen = scenario.mode in SELECTING
-        parts.append(operators(scenario.target, scenario.attention) if chosen else scenario.target)
+        parts.append(operators(scenario.target, _selecting(scenario, scenario.attention)))
     fingerprint = ":".join(parts)
     return Finding(check, fingerprint, scenario.algorithm, scenario.executor, scenario.mode, message, meaning, scenario)
+
+
+def _selecting(scenario: MetadataScenario, attention: Attention) -> Attention:
+    """What of `attention` decides the path of the scenario."""
+    if scenario.mode in SELECTING:
+        return attention
+    return replace(attention, fia=False, sinks=attention.sinks and scenario.executor == "graph")

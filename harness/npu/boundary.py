@@ -1,7 +1,7 @@
 """The operator boundary: what an attention operator or a cache write is told, before it does it.
 
-Emulated operators call `announce`, and `announced` when they have told everything; a sanitizer listens. On a real NPU the
-same events are made from the arguments of its operators (`real_operators`).
+Emulated operators call `announce`, and `announced` when they have told everything; a sanitizer listens. On a real NPU
+the same events are made from the arguments of its operators (`real_operators`).
 """
 
 from collections.abc import Callable, Iterator

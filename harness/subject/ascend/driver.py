@@ -180,9 +180,9 @@ class Session:
         executor: GraphExecutor | None,
     ) -> Seen:
         output = None
-        if self.forward is not None:
-            self.forward.prepare(scenario, requests)
         try:
+            if self.forward is not None:
+                self.forward.prepare(scenario, requests)
             if executor is None:
                 self.backend.init_forward_metadata(batch.forward_batch)
                 if self.forward is not None:
@@ -213,16 +213,20 @@ def _sglang_error(error: Exception) -> str:
     """What sglang raised, as an observation; an error of the driver's own making is raised again instead.
 
     It is the driver's where a stand-in lacks something, where something is not emulated, or where the innermost of the
-    two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for. Memory that
-    runs out is nobody's: the worker ends by it, and the scenario is asked again.
+    two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for, also where the
+    driver is the next to use a device that is lost. Memory that runs out is nobody's: the worker ends by it, and the
+    scenario is asked again.
     """
     if _out_of_memory(error):
         raise error
+    lines = str(error).strip().splitlines()
+    message = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+    if DEVICE_LOST in message:
+        return message
     owners = ("harness" if frame.filename.startswith(HARNESS) else "sglang" for frame in _own_frames(error))
     if is_gap(error) or isinstance(error, NotImplementedError) or next(owners, "harness") == "harness":
         raise error
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else 'no message'}"
+    return message
 
 
 def _out_of_memory(error: Exception) -> bool:
