@@ -67,6 +67,7 @@ class Stream:
         while self.finished < ticket:
             work = self._queue[0]
             try:
+                fault.refuse_after_fault("the work that a stream has left")
                 # What was submitted in inference mode may run outside it, where its tensors could not be changed.
                 with torch.inference_mode():
                     work()

@@ -11,6 +11,7 @@ install()
 
 import torch  # noqa: E402
 
+from harness.npu import fault  # noqa: E402
 from harness.npu import stream as streams  # noqa: E402
 
 HEADS, SIZE, PAGE = 2, 128, 16
@@ -157,6 +158,25 @@ def test_operators_that_write_run_in_the_replay_only() -> None:
     graph.replay()
     assert cache.view(-1, SIZE)[20].tolist() == [1.0] * SIZE
     assert cache.sum().item() == SIZE
+
+
+def test_a_fault_in_a_replay_ends_it_there() -> None:
+    attention, after = _Attention(), torch.zeros(1, device="npu")
+
+    def body() -> None:
+        attention.run()
+        after.add_(1)
+
+    graph = _captured(body, updatable=True)
+    graph.replay()
+    with pytest.raises(fault.DeviceFault, match="507015"):
+        graph.update(cpu_update_input=[{"actual_seq_lengths_kv": [99]}])
+    with pytest.raises(fault.DeviceFault, match="507015"):
+        torch.npu.current_stream().submit(lambda: None)
+    fault.reset()
+    graph.reset()
+    after.add_(0)
+    assert after.item() == 0
 
 
 def test_one_graph_is_captured_at_a_time() -> None:

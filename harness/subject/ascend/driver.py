@@ -213,9 +213,9 @@ def _sglang_error(error: Exception) -> str:
     """What sglang raised, as an observation; an error of the driver's own making is raised again instead.
 
     It is the driver's where a stand-in lacks something, where something is not emulated, or where the innermost of the
-    two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for, also where the
-    driver is the next to use a device that is lost. Memory that runs out is nobody's: the worker ends by it, and the
-    scenario is asked again.
+    two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for, also where
+    the driver is the next to use a device that is lost. Memory that runs out is nobody's: the worker ends by it, and
+    the scenario is asked again.
     """
     if _out_of_memory(error):
         raise error
