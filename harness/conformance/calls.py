@@ -15,13 +15,15 @@ Expected = dict[str, np.ndarray | str]
 
 
 class Call(NamedTuple):
-    """One call of `operator`; its `written` arguments are the result, or else what it returns first."""
+    """One call of `operator`; its `written` arguments are the result, or else what it returns."""
 
     operator: str
     arguments: Callable[[], Arguments]
     written: tuple[str, ...] = ()
     #: Of a Triton kernel.
     grid: tuple[int, ...] = ()
+    #: Names for what it returns, in order; what has none is not looked at.
+    returned: tuple[str | None, ...] = ("output",)
 
     def __call__(self, device: Device) -> Values:
         """Call it and wait."""
@@ -30,7 +32,8 @@ class Call(NamedTuple):
         returned = operator[self.grid](*given.values()) if self.grid else operator(**given)
         results = {name: given[name] for name in self.written}
         if not results:
-            results = {"output": returned if isinstance(returned, torch.Tensor) else returned[0]}
+            several = (returned,) if isinstance(returned, torch.Tensor) else returned
+            results = {name: one for name, one in zip(self.returned, several, strict=False) if name}
         return device.wait_for(results)
 
 

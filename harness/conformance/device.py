@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-#: The registry's prefix of operators that are attributes of torch_npu.
+#: The registry's prefix of operators that are attributes of torch_npu, or of `torch.ops.npu` alone.
 OPERATOR = "npu."
 
 
@@ -35,9 +35,13 @@ class Device:
         return {name: self.place(value) for name, value in arguments.items()}
 
     def operator(self, name: str) -> Any:
-        """What the registry calls `name`: an operator of torch_npu, or a kernel by its dotted path."""
+        """What the registry calls `name`: an operator of torch_npu or sgl_kernel_npu, or a kernel by its path."""
         if name.startswith(OPERATOR):
-            return getattr(self._torch_npu, name.removeprefix(OPERATOR))
+            own = name.removeprefix(OPERATOR)
+            if hasattr(self._torch_npu, own):
+                return getattr(self._torch_npu, own)
+            importlib.import_module("sgl_kernel_npu")  # adds its operators to those of torch_npu
+            return getattr(torch.ops.npu, own)
         module, _, kernel = name.rpartition(".")
         return getattr(importlib.import_module(module), kernel)
 

@@ -13,14 +13,19 @@ from harness.conformance.attention import DECODE, DECODING, FUSED, VERIFY
 from harness.conformance.calls import Arguments
 from harness.conformance.case import Case, Rule, Values
 from harness.conformance.device import Device, Host
-from harness.conformance.writes import RESHAPE, SCATTER, SCATTER_PAGES, STORED
+from harness.conformance.layers import MROPE, rotation
+from harness.conformance.writes import LOOK_UP, RESHAPE, SCATTER, SCATTER_PAGES, STORED, looking_up
 
 #: The runtime's number for an address out of range.
 LOST = "507015"
+#: An index that no memory behind a small table reaches.
+FAR = 1 << 30
 
 TABLE = Rule("paged_cache.py", "Assumption: tiling accepts a length beyond the table")
 PAGE = Rule("paged_cache.py", "outside = needed[(needed < 0) | (needed >= pages)]")
 SLOT = Rule("cache_writes.py", "Assumption: an index outside the cache stops the device")
+ROW = Rule("kernels.py", "Assumption: what lies outside either table stops the device")
+ANGLES = Rule("rotary.py", "Assumption: the device checks no positions before it reads their angles")
 AFTER = Rule("fault.py", "Assumption: after a fault every operator fails")
 
 
@@ -73,6 +78,16 @@ def wrong_slot(operator: str, slot: int) -> Arguments:
     return STORED._replace(slots=torch.tensor([1, slot, 2], dtype=torch.int32)).arguments(operator)
 
 
+def wrong_row() -> Arguments:
+    """The slots of one request of two are in no row of the table."""
+    return {**looking_up(), "req_indices": torch.tensor([2, FAR])}
+
+
+def wrong_position() -> Arguments:
+    """One token of three stands where there are no angles."""
+    return {**rotation(), "positions": torch.tensor([5, FAR, 3])}
+
+
 def _case(name: str, operator: str, rule: Rule, wrong: Callable[[], Arguments]) -> Case:
     steps = ("the call", "the same operator, rightly called", "an addition of other tensors", "a copy to the host")
     return Case(f"fault: {name}", (operator,), rule, fault(operator, wrong), lambda: dict.fromkeys(steps, LOST), True)
@@ -89,4 +104,6 @@ CASES: tuple[Case, ...] = (
               partial(wrong_slot, operator, slot))
         for operator, slot in ((RESHAPE, -1), (SCATTER_PAGES, 64), (SCATTER, 64))
     ),
+    _case("slots of a row beyond the table stop the device", LOOK_UP, ROW, wrong_row),
+    _case("a position without angles stops the device", MROPE, ANGLES, wrong_position),
 )  # fmt: skip

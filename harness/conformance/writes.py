@@ -1,4 +1,4 @@
-"""Writes to KV caches, and the kernel that allocates their slots."""
+"""Writes to KV caches, and the kernels that allocate their slots and look them up."""
 
 from functools import partial
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from harness.conformance.case import Case, Rule
 RESHAPE = "npu._npu_reshape_and_cache"
 SCATTER_PAGES = "npu.npu_scatter_pa_kv_cache"
 SCATTER = "npu.npu_scatter_nd_update_"
+LOOK_UP = "npu.cache_loc_update"
 ALLOCATE = "sgl_kernel_npu.mem_cache.allocator.alloc_extend_kernel"
 
 PAGES, PAGE, HEADS, WIDTH = 4, 16, 2, 128
@@ -89,6 +90,30 @@ def allocated() -> Expected:
     return {"out": np.array(slots)}
 
 
+#: Rows of the table of slots, and of each the first position that is looked up, and the one behind the last.
+SPANS = ((2, 3, 6), (0, 8, 10))
+SLOT_TABLE = torch.arange(40, dtype=torch.int32).view(4, 10).flip(1)
+
+
+def looking_up() -> Arguments:
+    """Types as sglang has them."""
+    rows, starts, ends = torch.tensor(SPANS).unbind(1)
+    return {
+        "req_indices": rows,
+        "token_pool": SLOT_TABLE,
+        "start_offset": starts,
+        "end_offset": ends,
+        "out_cache_loc": torch.full((int((ends - starts).sum()),), -7, dtype=torch.int32),
+    }
+
+
+def looked_up() -> Expected:
+    """One position after another."""
+    slots = SLOT_TABLE.tolist()
+    found = [slots[row][position] for row, start, end in SPANS for position in range(start, end)]
+    return {"out_cache_loc": np.array(found)}
+
+
 _DOCUMENTED = {
     RESHAPE: "Write each token's key and value to its slot",
     SCATTER_PAGES: "Write each token's key and value to its slot",
@@ -110,5 +135,11 @@ CASES: tuple[Case, ...] = (
         Rule("kernels.py", "Assumption: as in sglang's own page allocator"),
         Call(ALLOCATE, allocation, written=("out",), grid=(4,)),
         allocated,
+    ),
+    accepted(
+        "the slots of requests follow one another",
+        Rule("kernels.py", "the KV slots of each request's positions from its start to its end, in turn"),
+        Call(LOOK_UP, looking_up, written=("out_cache_loc",)),
+        looked_up,
     ),
 )

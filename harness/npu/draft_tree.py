@@ -114,6 +114,8 @@ def verify_tree_greedy(
         while len(path) < longest:
             wanted = target_predict[request, path[-1]]
             node = int(retrive_next_token[request, path[-1]])
+            # Assumption: where a child is not the wanted token, its siblings are tried. On a device: a tree whose
+            # second child is right. A version of the device's kernel (sgl-kernel-npu, 05de9dfb) follows chains alone.
             while node != -1 and candidates[request, node] != wanted:
                 node = int(retrive_next_sibling[request, node])
             if node == -1:

@@ -89,6 +89,20 @@ def _dies_of_bfloat16() -> None:
     FusedCall.compute = compute
 
 
+def _follows_chains_alone() -> None:
+    import torch
+
+    from harness.npu.registry import lookup
+
+    operator = lookup("sgl_kernel_npu.sample.verify_tree_greedy.verify_tree_greedy")
+    right = operator._compute
+
+    def verify(retrive_next_sibling: torch.Tensor, **given: Any) -> None:
+        right(retrive_next_sibling=torch.full_like(retrive_next_sibling, -1), **given)
+
+    operator._compute = verify
+
+
 DEVIATIONS: dict[str, Callable[[], None]] = {
     "sees-one-more": _sees_one_more,
     "takes-masks": _takes_masks,
@@ -97,6 +111,7 @@ DEVIATIONS: dict[str, Callable[[], None]] = {
     "recovers": _recovers,
     "is-lost-by-windows": _is_lost_by_windows,
     "dies-of-bfloat16": _dies_of_bfloat16,
+    "follows-chains-alone": _follows_chains_alone,
 }
 
 

@@ -71,6 +71,11 @@ SHOWN = {
         r"the device gives no answer \(its process ended with status -6.*\), but the emulation computes it",
         "attention_mask.py:[0-9]+: # Assumption: the last query is aligned to the last position",
     ),
+    "follows-chains-alone": (
+        "a path leads over siblings, and its record is as long as the tree is deep",
+        r"predicts\[6\] is 0, off by 22 .* from the 22 of the emulation",
+        "draft_tree.py:[0-9]+: # Assumption: where a child is not the wanted token, its siblings are tried",
+    ),
 }
 
 

@@ -1,21 +1,16 @@
 """Trees of drafted tokens, held to trees that are given as parents."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
+from harness.conformance.trees import CHOSEN, DEPTH, DRAFTED_FROM, LENGTHS, PARENTS, TOPK, ancestors
 from harness.npu.draft_tree import build_tree_kernel_efficient, verify_tree_greedy
 
-TOPK = 2
 FULL, AMONG_DRAFTS = 0, 1
-#: Two requests of four nodes: a chain 0-1-2-3, and a root with the children 1 and 2, of which 1 has the child 3.
-PARENTS = ([0, 1, 2], [0, 0, 1])
-LENGTHS = [5, 2]
-#: The nodes as candidates: 0 and 1 are the root's; group g holds the children of the candidate `DRAFTED_FROM[g]`.
-CHOSEN = [[0, 2, 4], [0, 1, 2]]
-DRAFTED_FROM = [[-1, 0, 2], [-1, 0, 1]]
 
 
 class _Tree(NamedTuple):
@@ -26,19 +21,14 @@ class _Tree(NamedTuple):
     sibling: torch.Tensor
 
 
-def _built(mode: int, chosen: list[list[int]] = CHOSEN) -> _Tree:
+def _built(mode: int, chosen: Sequence[Sequence[int]] = CHOSEN) -> _Tree:
     before = sum(LENGTHS) if mode == FULL else 0
     links = [torch.full((2, 4), -1) for _ in range(3)]
     tree = _Tree(torch.full((4 * before + 2 * 16,), True), torch.full((8,), -1), *links)
     build_tree_kernel_efficient(
-        torch.tensor(DRAFTED_FROM), torch.tensor(chosen), torch.tensor(LENGTHS), *tree, TOPK, 3, 4, mode
+        torch.tensor(DRAFTED_FROM), torch.tensor(chosen), torch.tensor(LENGTHS), *tree, TOPK, DEPTH, 4, mode
     )
     return tree
-
-
-def _ancestors(parents: list[int], node: int) -> set[int]:
-    """A node, its parent and so on, to the root."""
-    return {node} if node == 0 else {node} | _ancestors(parents, parents[node - 1])
 
 
 @pytest.mark.parametrize("mode", [FULL, AMONG_DRAFTS])
@@ -48,9 +38,7 @@ def test_a_node_attends_to_what_is_before_the_tree_and_to_its_ancestors(mode: in
         before = length if mode == FULL else 0
         for node in range(4):
             row = mask[start : start + before + 4]
-            assert set(np.flatnonzero(row)) == set(range(before)) | {
-                before + seen for seen in _ancestors(parents, node)
-            }
+            assert set(np.flatnonzero(row)) == set(range(before)) | {before + seen for seen in ancestors(parents, node)}
             start += len(row)
     assert start == len(mask)
 
@@ -69,7 +57,7 @@ def test_children_are_linked_in_order_and_nodes_have_their_place_in_the_batch() 
 
 def test_a_node_without_its_parent_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="where a parent is missing"):
-        _built(FULL, [[0, 2, 4], [0, 2, 4]])
+        _built(FULL, [CHOSEN[0], [0, 2, 4]])
 
 
 def test_packed_masks_are_not_emulated() -> None:

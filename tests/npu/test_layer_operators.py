@@ -1,10 +1,11 @@
 """The operators of a model's layers, held to their definitions, written out in numpy and float64."""
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
+from harness.conformance.batch import Floats
+from harness.conformance.layers import normalised, turned
 from harness.npu import fault
 from harness.npu.activation import npu_swiglu
 from harness.npu.fault import DeviceFault
@@ -12,7 +13,6 @@ from harness.npu.kernels import cache_loc_update
 from harness.npu.normalization import npu_add_rms_norm, npu_gemma_rms_norm, npu_rms_norm
 from harness.npu.rotary import npu_mrope, npu_rotary_mul, split_qkv_rmsnorm_rope
 
-_Array = npt.NDArray[np.float64]
 TOKENS, HEADS, KV_HEADS, SIZE = 3, 4, 2, 8
 EPSILON = 1e-3
 TYPES = (torch.float64, torch.float32, torch.bfloat16)
@@ -22,23 +22,17 @@ def _random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def _close(made: torch.Tensor, expected: _Array) -> None:
+def _close(made: torch.Tensor, expected: Floats) -> None:
     bounds = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2}
     np.testing.assert_allclose(made.double().numpy(), expected, rtol=bounds[made.dtype], atol=bounds[made.dtype])
 
 
-def _normalised(rows: _Array, weight: _Array) -> _Array:
-    return np.array([row / np.sqrt(np.mean(row**2) + EPSILON) * weight for row in rows])
+def _normalised(rows: Floats, weight: Floats) -> Floats:
+    return normalised(rows, weight, EPSILON)
 
 
-def _turned(row: _Array, angles: _Array, interleaved: bool) -> _Array:
-    """A head's dimensions as complex numbers, each turned by its angle."""
-    half = len(row) // 2
-    real, imaginary = (row[0::2], row[1::2]) if interleaved else (row[:half], row[half:])
-    turned = (real + 1j * imaginary) * np.exp(1j * angles)
-    if interleaved:
-        return np.stack([turned.real, turned.imag], -1).reshape(-1)
-    return np.concatenate([turned.real, turned.imag])
+def _turned(row: Floats, angles: Floats, interleaved: bool) -> Floats:
+    return turned(row, np.exp(1j * angles), interleaved)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
