@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from harness.scenario import GateScenario, MetadataScenario, Pool, Request, Scenario
-from harness.scenario.attention import attention_cells, attention_scenarios
+from harness.scenario.attention import attention_scenarios
 from harness.scenario.convention import CONVENTION, DFLASH_FAMILY
 from harness.scenario.metadata import Attention
 from harness.scenario.strategies import Cell, boundary_prefixes, cells, scenarios
 from harness.scenario.sweep import sweep, sweep_prefixes
 from harness.scenario.validity import MODES, why_invalid
-from tests.ideal import CAPABILITIES, CELLS, CONTRACT_EXAMPLE, SAME, drawn
+from tests.ideal import CELLS, CONTRACT_EXAMPLE, SAME, drawn
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
@@ -355,10 +355,6 @@ def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
         ),
         (single(Request(5, host_lag=-6)), "host_lag=-6 puts the host's prefix outside the context"),
         (single(Request(1020, host_lag=5)), "host_lag=5 puts the host's prefix outside the context"),
-        (
-            replace(DRAFT, executor="graph", buckets=(2,), attention=Attention()),
-            "attention is replayed in decode, target_verify, draft_block, draft_extend",
-        ),
         (single(Request(5, host_lag=1), ATTENDS), "attention runs on exact lengths"),
         (replace(ATTENDS, host_view="bound"), "attention runs on exact lengths"),
         (replace(ATTENDS, attention=Attention(query_heads=3, kv_heads=2)), "heads must form groups, and be at most 16"),
@@ -379,7 +375,7 @@ def test_a_broken_rule_is_named(scenario: MetadataScenario, sentence: str) -> No
     assert sentence == why_invalid(scenario)
 
 
-@pytest.mark.parametrize("cell", attention_cells(CAPABILITIES), ids=str)
+@pytest.mark.parametrize("cell", CELLS, ids=str)
 @settings(SAME, max_examples=15)
 @given(data=st.data())
 def test_a_drawn_scenario_whose_attention_runs_can_be(cell: Cell, data: st.DataObject) -> None:
@@ -388,12 +384,6 @@ def test_a_drawn_scenario_whose_attention_runs_can_be(cell: Cell, data: st.DataO
     assert why_invalid(scenario) == ""
     assert (scenario.mode, scenario.target, scenario.executor) == (cell.mode, cell.target, cell.executor)
     assert scenario.attention is not None
-
-
-def test_attention_runs_in_every_mode_and_over_every_attention_kind() -> None:
-    run = [cell for cell in CELLS if cell.executor == "eager" or cell.mode != "draft_decode"]
-
-    assert attention_cells(CAPABILITIES) == run
 
 
 def test_a_rule_is_held_in_every_round() -> None:

@@ -29,7 +29,6 @@ CELL = Cell(("DFLASH",), "target_verify", "eager", "mha")
 def _few_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A code path that both releases are wrong in, with its metadata and with attention."""
     monkeypatch.setattr(module, "cells", lambda capabilities: [CELL])
-    monkeypatch.setattr(module, "attention_cells", lambda capabilities: [CELL])
     monkeypatch.chdir(tmp_path)
 
 

@@ -19,7 +19,7 @@ from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.checks.registry import CHECKS, checks_of
 from harness.errors import CannotJudge, Exit
 from harness.scenario import GateScenario, MetadataScenario
-from harness.scenario.attention import attention_cells, attention_scenarios
+from harness.scenario.attention import attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.case import Case
 from harness.scenario.strategies import cells, scenarios
@@ -150,7 +150,7 @@ def _hunts(capabilities: Collection[str], groups: Collection[str]) -> list[Hunt]
         hunts += [(str(cell), scenarios(cell, capabilities), ("metadata",)) for cell in cells(capabilities)]
     running = [group for group in ATTENTION_GROUPS if group in groups]
     if running:
-        named = [(f"{cell} attention", attention_scenarios(cell)) for cell in attention_cells(capabilities)]
+        named = [(f"{cell} attention", attention_scenarios(cell)) for cell in cells(capabilities)]
         hunts += [(name, strategy, running) for name, strategy in named]
     return hunts
 

@@ -1,13 +1,11 @@
 """Strategies for scenarios where attention runs: those of the metadata, made small enough to compute."""
 
-from collections.abc import Collection
-
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from harness.scenario.metadata import Attention, MetadataScenario, Request
-from harness.scenario.strategies import Cell, cells, scenarios
-from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES, REPLAYED
+from harness.scenario.strategies import Cell, scenarios
+from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES
 
 HEADS = ((2, 1), (2, 2), (4, 1))  # query heads, KV heads
 #: Of MLA: few, enough for a decode with FIA, and no power of two.
@@ -19,11 +17,6 @@ MOST_REQUESTS, MOST_TOKENS = 3, 48
 MOST_ROUNDS = {"eager": 1, "graph": 2}
 SMALLEST_WINDOW = 2
 SMALLEST_PAGE = 16  # the operators take no smaller block
-
-
-def attention_cells(capabilities: Collection[str]) -> list[Cell]:
-    """The cells of `cells` whose forward is run."""
-    return [cell for cell in cells(capabilities) if cell.executor == "eager" or cell.mode in REPLAYED]
 
 
 @st.composite

@@ -16,8 +16,6 @@ MODES: dict[Algorithm, tuple[Mode, ...]] = {
     "DSPARK": ("target_verify", "draft_block"),
 }
 MAX_REQUESTS = 64
-#: Modes whose attention is replayed in a graph; a multi-step draft would replay all its steps at once.
-REPLAYED: tuple[Mode, ...] = ("decode", "target_verify", "draft_block", "draft_extend")
 MAX_DRAFT_TOKENS = 32
 MAX_POSITIONS = 1 << 20
 #: What the operators of MLA take (documentation of torch_npu 2.14.0).
@@ -68,7 +66,6 @@ def _attention_rules(scenario: MetadataScenario, attention: Attention) -> list[t
     grouped = 1 <= attention.kv_heads <= attention.query_heads <= 16
     whole = all(request.prefix % page == 0 for batch in scenario.rounds for request in batch)
     rules = [
-        (scenario.executor == "eager" or scenario.mode in REPLAYED, f"attention is replayed in {', '.join(REPLAYED)}"),
         (exact, "attention runs on exact lengths"),
         (grouped and attention.query_heads % attention.kv_heads == 0, "heads must form groups, and be at most 16"),
         (isfinite(attention.fill), "the fill must be finite"),

@@ -7,6 +7,7 @@ import torch
 from harness.scenario.convention import DFLASH_FAMILY, device_length, host_length
 from harness.scenario.metadata import MetadataScenario, Request
 from harness.subject.ascend import releases
+from harness.subject.ascend.steps import new_positions, published_positions
 
 HOST_DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
@@ -68,7 +69,7 @@ class BatchBuilder:
             host = torch.tensor(published, dtype=HOST_DTYPES[scenario.host_dtype])
         req_pool_indices = self.tensor(rows)
         starts, counts = new_positions(scenario, batch)
-        out_cache_loc = self._locations(req_to_token, rows, starts, counts)
+        out_cache_loc = self._locations(req_to_token, rows, *published_positions(scenario, batch))
         tokens = sum(counts)
         fields: dict[str, Any] = {
             "forward_mode": self.modes[scenario.mode] if batch else self.idle,
@@ -161,15 +162,3 @@ class BatchBuilder:
             topk=1,
             capture_hidden_mode=self.hidden,
         )
-
-
-def new_positions(scenario: MetadataScenario, batch: tuple[Request, ...]) -> tuple[list[int], list[int]]:
-    """First logical position that each request writes, and how many it writes."""
-    starts = [request.prefix for request in batch]
-    if scenario.mode == "extend":
-        return starts, [request.new_tokens for request in batch]
-    if scenario.mode == "decode":
-        return starts, [1] * len(batch)
-    if scenario.mode == "draft_decode":
-        return [start + scenario.step for start in starts], [1] * len(batch)
-    return starts, [scenario.draft_tokens] * len(batch)

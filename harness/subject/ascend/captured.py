@@ -1,10 +1,11 @@
-"""Captured attention: the layers of a scenario in real graphs of the device, one per bucket.
+"""Captured attention: the layers of a scenario in real graphs of the device, one per bucket, with all steps in it.
 
 The graphs are captured and replayed by the release's own `NPUCudaGraphBackend`: its warm-ups, its update of host
 lengths from another thread, its order of update and replay. What the driver does itself is what a model would: it puts
 queries, keys and values into static memory before a replay.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,36 +41,36 @@ class Graphs:
 
 
 class CapturedAttention:
-    """`attend` captured per bucket over static inputs of up to `most` rows, which are like those of `example`."""
+    """A forward of one or more steps, captured per bucket: up to `most` rows a step, of inputs as in `example`."""
 
-    def __init__(self, model_runner: Any, example: Inputs, most: int) -> None:
+    def __init__(self, model_runner: Any, example: Inputs, most: int, steps: int) -> None:
         from sglang.srt.hardware_backend.npu.graph_runner.npu_cudagraph_backend import NPUCudaGraphBackend
 
         runner = StandIn(device_module=torch.npu, model_runner=model_runner, enable_torch_compile=False)  # type: ignore[attr-defined]
-        self.inputs = Inputs(*(part.new_zeros(most, *part.shape[1:]) for part in example))
+        self.inputs = [Inputs(*(part.new_zeros(most, *part.shape[1:]) for part in example)) for _ in range(steps)]
         self._graphs = NPUCudaGraphBackend(runner)
         self._stream = torch.npu.Stream()  # type: ignore[attr-defined]
-        self._output: torch.Tensor | None = None
+        self._outputs: Sequence[torch.Tensor] = ()
 
-    def capture(self, bucket: int, rows: int, attend: Any) -> None:
-        """Capture `attend(inputs)` for the first `rows` rows of the static inputs."""
-        live = Inputs(*(part[:rows] for part in self.inputs))
+    def capture(self, bucket: int, rows: int, attend: Callable[[list[Inputs]], list[torch.Tensor]]) -> None:
+        """Capture `attend`, from inputs to outputs of every step, for the first `rows` rows of the static inputs."""
+        live = [Inputs(*(part[:rows] for part in inputs)) for inputs in self.inputs]
         with self._graphs.capture_session(self._stream):
             releases.call(self._graphs.capture_one, shape_key=bucket, forward_fn=lambda: attend(live))
 
-    def put(self, inputs: Inputs) -> None:
-        """Put the inputs of the next replay where the graphs read them; rows that pad keep what they held."""
-        for static, part in zip(self.inputs, inputs, strict=True):
-            static[: len(part)].copy_(part)
+    def put(self, steps: Sequence[Inputs]) -> None:
+        """Put every step's inputs of the next replay where the graphs read them; rows that pad keep what they held."""
+        for static, inputs in zip(self.inputs, steps, strict=True):
+            for kept, part in zip(static, inputs, strict=True):
+                kept[: len(part)].copy_(part)
 
     def replay(self, bucket: int, **options: Any) -> None:
         """Update and replay the graph of `bucket`."""
-        self._output = self._graphs.replay_with_input_update(bucket, **options)
+        self._outputs = self._graphs.replay_with_input_update(bucket, **options)
 
-    def output(self, rows: int) -> torch.Tensor:
-        """The first `rows` rows of what the last replay made."""
-        assert self._output is not None
-        return self._output[:rows]
+    def output(self, step: int, rows: int) -> torch.Tensor:
+        """The first `rows` rows of what `step` of the last replay made."""
+        return self._outputs[step][:rows]
 
     def close(self) -> None:
         """End the thread that updates, if this release keeps one."""

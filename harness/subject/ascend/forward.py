@@ -7,12 +7,13 @@ import numpy as np
 import torch
 
 from harness.npu.boundary import Event, listening
+from harness.npu.dispatch import submit
 from harness.scenario import MetadataScenario, PageMap, Request
 from harness.scenario.content import Values, cached, output_size, projections, queries, sinks, slots
 from harness.scenario.observation import BadAccess, Floats
-from harness.subject.ascend.batch import new_positions
 from harness.subject.ascend.layers import Inputs, attend, layers
 from harness.subject.ascend.pools import Pools
+from harness.subject.ascend.steps import locations_of_step, new_positions, run_together
 from harness.subject.ascend.watch import Watch
 
 #: The layer that reads the window pool.
@@ -39,16 +40,17 @@ class Forward:
         return tuple(dict.fromkeys(access for watch in self.watches for access in watch.accesses))
 
     def prepare(self, scenario: MetadataScenario, batch: tuple[Request, ...]) -> None:
-        """Put the pools into the state before the step: what came before is written, all else holds the fill.
+        """Put the pools into the state before what is run: what came before is written, all else holds the fill.
 
-        In the window pool, what no query of the step can see any more holds the fill again: its page may be gone.
+        In the window pool, what no query can see any more holds the fill again: its page may be gone.
         """
         assert scenario.attention is not None
-        starts, _ = new_positions(scenario, batch)
+        first_step = run_together(scenario)[0]
+        starts, _ = new_positions(first_step, batch)
         self.watches, self._watch_of = [], {}
         for layer in self.layers:
             window = layer.layer_id == WINDOW
-            watch = Watch(scenario, batch, self.pools.pages + 1, window)
+            watch = Watch(first_step, batch, self.pools.pages + 1, window, observed=scenario.step)
             self.watches.append(watch)
             for buffer in self._buffers(layer):
                 self._watch_of[buffer.data_ptr()] = watch
@@ -72,9 +74,10 @@ class Forward:
         """Every layer's attention of one step: (query rows, heads of all layers, dimension), on the device."""
         one = backend.attn_backends[scenario.step] if scenario.mode == "draft_decode" else backend
         run = one.forward_decode if scenario.mode in ("decode", "draft_decode") else one.forward_extend
-        outputs = [
-            attend(run, layer, scenario, forward_batch, self.pools.kv_pool, inputs, self.sinks) for layer in self.layers
-        ]
+        submit(lambda: self._begin(scenario))
+        with locations_of_step(scenario, forward_batch):
+            pool = self.pools.kv_pool
+            outputs = [attend(run, layer, scenario, forward_batch, pool, inputs, self.sinks) for layer in self.layers]
         return torch.cat([output.reshape(len(inputs.queries), -1, output_size(scenario)) for output in outputs], dim=1)
 
     def eager(self, scenario: MetadataScenario, batch: tuple[Request, ...], backend: Any, forward_batch: Any) -> Floats:
@@ -86,6 +89,11 @@ class Forward:
         """The output of `step`, with every access of it watched."""
         with listening(self._hear):
             return Floats.of(step().float().cpu().numpy())
+
+    def _begin(self, step: MetadataScenario) -> None:
+        """Tell the watches that the next events are about `step`; a graph says so again in every replay."""
+        for watch in self.watches:
+            watch.begin(step)
 
     def _hear(self, event: Event) -> None:
         """Tell the watch of the pool that the event is about; a copy of a pool is one that has just been written."""

@@ -7,6 +7,7 @@ driver does itself: the copy into the padded static buffers, by the fill values 
 and replayed in graphs of the device (`captured.py`); elsewhere only the lengths that a graph would get are noted.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,17 +18,22 @@ from harness.subject.ascend.batch import Batch, BatchBuilder
 from harness.subject.ascend.captured import CapturedAttention, Graphs
 from harness.subject.ascend.forward import Forward
 from harness.subject.ascend.stand_in import StandIn
+from harness.subject.ascend.steps import run_together, steps_of
 
 
 class Buffers(StandIn):
-    """The static input buffers of a graph runner; dtypes as in `runner_utils/buffers.py`."""
+    """The static input buffers of a graph runner; dtypes as in `runner_utils/buffers.py`.
 
-    def __init__(self, most: int, width: int, device: str) -> None:
+    A request has `width` tokens, and as many cache locations for each of its `steps`.
+    """
+
+    def __init__(self, most: int, width: int, steps: int, device: str) -> None:
+        self.steps = steps
         super().__init__(
             seq_lens=torch.zeros(most, dtype=torch.int64, device=device),
             seq_lens_cpu=torch.zeros(most, dtype=torch.int64),
             req_pool_indices=torch.zeros(most, dtype=torch.int64, device=device),
-            out_cache_loc=torch.zeros(most * width, dtype=torch.int32, device=device),
+            out_cache_loc=torch.zeros(most * width * steps, dtype=torch.int32, device=device),
             positions=torch.zeros(most * width, dtype=torch.int64, device=device),
             input_ids=torch.zeros(most * width, dtype=torch.int64, device=device),
             encoder_lens=None,
@@ -40,7 +46,7 @@ class Buffers(StandIn):
             ("seq_lens", raw, padded),
             ("seq_lens_cpu", raw, padded),
             ("req_pool_indices", raw, padded),
-            ("out_cache_loc", raw * width, padded * width),
+            ("out_cache_loc", raw * width * self.steps, padded * width * self.steps),
             ("positions", raw * width, padded * width),
         ):
             source = getattr(forward_batch, name)
@@ -68,11 +74,13 @@ class GraphExecutor:
         self.drafts = scenario.mode if scenario.mode in ("draft_decode", "draft_extend") else None
         self.buckets = sorted(scenario.buckets)
         self.width = 1 if scenario.mode in ("decode", "draft_decode") else scenario.draft_tokens
-        self.buffers = Buffers(self.buckets[-1], self.width, builder.device)
+        self.steps = run_together(scenario)
+        self.locations = self.width * steps_of(scenario)
+        self.buffers = Buffers(self.buckets[-1], self.width, steps_of(scenario), builder.device)
         self.captured: CapturedAttention | None = None
         if forward is not None:
             most = self.buckets[-1] * self.width
-            self.captured = CapturedAttention(model_runner, forward.inputs(scenario, ()), most)
+            self.captured = CapturedAttention(model_runner, forward.inputs(scenario, ()), most, len(self.steps))
         self.runner = _runner(scenario, self, model_runner)
         backend.init_cuda_graph_state(self.buckets[-1], self.buckets[-1] * self.width)
         for bucket in reversed(self.buckets):
@@ -89,7 +97,7 @@ class GraphExecutor:
             seq_lens=buffers.seq_lens[:bucket],
             seq_lens_cpu=buffers.seq_lens_cpu[:bucket],
             seq_lens_sum=0,
-            out_cache_loc=buffers.out_cache_loc[:tokens],
+            out_cache_loc=buffers.out_cache_loc[: bucket * self.locations],
             positions=buffers.positions[:tokens],
             spec_algorithm=self.builder.algorithm(scenario.algorithm),
             spec_info=self.builder.spec_info(scenario, tokens),
@@ -97,16 +105,20 @@ class GraphExecutor:
         )
         self.backend.init_forward_metadata_out_graph(view, in_capture=True)
         if self.captured is not None and self.forward is not None:
-            forward = self.forward
-            self.captured.capture(bucket, tokens, lambda inputs: forward.attend(scenario, self.backend, view, inputs))
+            run = partial(self.forward.attend, backend=self.backend, forward_batch=view)
+            self.captured.capture(
+                bucket,
+                tokens,
+                lambda inputs: [run(step, inputs=own) for step, own in zip(self.steps, inputs, strict=True)],
+            )
 
     def attention(self, scenario: MetadataScenario, requests: tuple[Request, ...], batch: Batch) -> torch.Tensor:
-        """Replay one batch with its queries, keys and values, and return the outputs of its live rows."""
+        """Replay one batch with its queries, keys and values, and return what the step makes of its live rows."""
         assert self.captured is not None and self.forward is not None
-        inputs = self.forward.inputs(scenario, requests)
+        inputs = [self.forward.inputs(step, requests) for step in self.steps]
         self.captured.put(inputs)
         self.replay(batch)
-        return self.captured.output(len(inputs.queries))
+        return self.captured.output(scenario.step, len(inputs[scenario.step].queries))
 
     @property
     def host_lengths(self) -> list[list[int]]:
@@ -163,6 +175,8 @@ class GraphExecutor:
         names = ("seq_lens", "req_pool_indices")
         if self.drafts == "draft_decode" and raw == padded:
             view.__dict__.update({name: getattr(forward_batch, name) for name in names})
+        if self.drafts == "draft_decode":
+            view.out_cache_loc = self.buffers.out_cache_loc[: padded * self.locations]
         elif self.drafts == "draft_extend":
             view.__dict__.update({name: getattr(self.buffers, name) for name in names})
             view.seq_lens_cpu = None if forward_batch.seq_lens_cpu is None else self.buffers.seq_lens_cpu

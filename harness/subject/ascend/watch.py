@@ -8,27 +8,42 @@ from harness.scenario.content import slots
 from harness.scenario.observation import BadAccess
 from harness.shadow.record import Shadow
 from harness.shadow.violation import SILENT
-from harness.subject.ascend.batch import new_positions
+from harness.subject.ascend.steps import new_positions
 
 #: A layer has two caches: keys and values, or latents and rope parts.
 BOTH = 2
 
 
 class Watch:
-    """A listener for the events of one layer's step; `accesses` are those that are wrong, each named once.
+    """A listener for the events of one layer, from the step of `scenario` on.
 
-    The layer is one of the full pool or, with `window`, of the window pool.
+    `accesses` are those of the step `observed` that are wrong, each named once; what other steps write counts as
+    written, and only that. The layer is one of the full pool or, with `window`, of the window pool.
     """
 
-    def __init__(self, scenario: MetadataScenario, batch: tuple[Request, ...], cache_pages: int, window: bool) -> None:
+    def __init__(
+        self,
+        scenario: MetadataScenario,
+        batch: tuple[Request, ...],
+        cache_pages: int,
+        window: bool,
+        observed: int | None = None,
+    ) -> None:
         self.accesses: list[BadAccess] = []
+        self._batch = batch
+        self._observed = scenario.step if observed is None else observed
         self._written: dict[int, None] = {}
-        starts, counts = new_positions(scenario, batch)
-        self._own = [
-            (request.row, start, start + count) for request, start, count in zip(batch, starts, counts, strict=True)
-        ]
         self._shadow = _shadow(scenario, batch, cache_pages, window)
-        self._shadow.begin_step([request.row for request in batch], [request.prefix for request in batch])
+        self.begin(scenario)
+
+    def begin(self, step: MetadataScenario) -> None:
+        """The next events are about `step`."""
+        starts, counts = new_positions(step, self._batch)
+        of_requests = zip(self._batch, starts, counts, strict=True)
+        self._own = [(request.row, start, start + count) for request, start, count in of_requests]
+        self._is_observed = step.step == self._observed
+        # What earlier steps of the draft wrote is as little to be overwritten as what was committed.
+        self._shadow.begin_step([request.row for request in self._batch], starts)
 
     def __call__(self, event: Event) -> None:
         """Note what is wrong with an access once, although two caches have the same slots."""
@@ -38,7 +53,8 @@ class Watch:
             found = [BadAccess(bad.kind, bad.sentence(), bad.consequence) for bad in self._shadow.check(one)]
             if isinstance(one, AttentionRead):
                 found += self._too_short(one)
-            self.accesses += [access for access in dict.fromkeys(found) if access not in self.accesses]
+            if self._is_observed:
+                self.accesses += [access for access in dict.fromkeys(found) if access not in self.accesses]
 
     def _too_short(self, event: AttentionRead) -> Iterator[BadAccess]:
         """Every query sees its own position: a read that ends before that was told a length of another time."""

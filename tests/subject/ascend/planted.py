@@ -47,7 +47,37 @@ def _frozen_lengths() -> None:
     NPUCudaGraphBackend.replay_with_input_update = wrong
 
 
-FAULTS: dict[str, Callable[[], None]] = {"one-slot-too-far": _one_slot_too_far, "frozen-lengths": _frozen_lengths}
+def _steps_reversed() -> None:
+    """A multi-step draft updates its last step first."""
+    from sglang.srt.hardware_backend.npu.graph_runner.npu_cudagraph_backend import NPUCudaGraphBackend
+
+    right = NPUCudaGraphBackend.replay_with_input_update
+
+    def wrong(self: Any, key: Any, cpu_update_input: Any, **options: Any) -> Any:
+        return right(self, key, cpu_update_input=cpu_update_input[::-1], **options)
+
+    NPUCudaGraphBackend.replay_with_input_update = wrong
+
+
+def _one_location_for_all_steps() -> None:
+    """Every step of a draft writes where the first one does."""
+    from sglang.srt.speculative import eagle_utils
+
+    right = eagle_utils.per_step_draft_out_cache_loc
+
+    def wrong(*arguments: Any, **named: Any) -> Any:
+        of_steps = right(*arguments, **named)
+        return of_steps[:1].expand(of_steps.shape)
+
+    eagle_utils.per_step_draft_out_cache_loc = wrong
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    "one-slot-too-far": _one_slot_too_far,
+    "frozen-lengths": _frozen_lengths,
+    "steps-reversed": _steps_reversed,
+    "one-location-for-all-steps": _one_location_for_all_steps,
+}
 
 
 def prepare(path: str, device: str) -> SubjectInfo:

@@ -15,7 +15,13 @@ from harness.subject.supervisor import Supervisor
 from tests.subject.ascend import planted as planted_in
 
 CHECKS = checks_of(("kv-bounds", "outputs"))
-MODES = (("NONE", "decode"), ("DFLASH", "target_verify"), ("EAGLE", "target_verify"), ("EAGLE", "draft_extend"))
+MODES = (
+    ("NONE", "decode"),
+    ("DFLASH", "target_verify"),
+    ("EAGLE", "target_verify"),
+    ("EAGLE", "draft_decode"),
+    ("EAGLE", "draft_extend"),
+)
 
 pytestmark = pytest.mark.slow
 

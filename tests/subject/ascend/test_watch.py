@@ -77,6 +77,44 @@ def test_a_draft_that_reads_the_next_step_is_named() -> None:
     assert kinds(found) == ["never-written"]
 
 
+def test_the_next_step_of_a_draft_reads_what_the_one_before_has_written_and_no_more() -> None:
+    first = replace(DRAFT, step=0)
+    found = Watch(first, first.rounds[0], PAGES.pages + 1, window=False, observed=1)
+    found(write(DRAFT, LATENTS, 20))
+    found.begin(DRAFT)
+    found(write(DRAFT, LATENTS, 21))
+    found(read(DRAFT, LATENTS, 22))
+    assert kinds(found) == []
+
+    found(read(DRAFT, LATENTS, 23))
+    assert kinds(found) == ["never-written"]
+
+
+def test_a_step_that_the_one_before_wrote_nothing_for_is_named() -> None:
+    first = replace(DRAFT, step=0)
+    found = Watch(first, first.rounds[0], PAGES.pages + 1, window=False, observed=1)
+    found.begin(DRAFT)
+    found(write(DRAFT, LATENTS, 21))
+    found(read(DRAFT, LATENTS, 22))
+
+    assert kinds(found) == ["never-written"]
+
+
+def test_a_step_that_overwrites_the_one_before_is_named() -> None:
+    found = watch(DRAFT)
+    found(write(DRAFT, LATENTS, 20))
+
+    assert kinds(found) == ["committed-overwritten"]
+
+
+def test_what_is_wrong_in_a_step_that_is_not_observed_is_not_named() -> None:
+    first = replace(DRAFT, step=0)
+    found = Watch(first, first.rounds[0], PAGES.pages + 1, window=False, observed=1)
+    found(read(DRAFT, LATENTS, 23))
+
+    assert kinds(found) == []
+
+
 WINDOW = replace(DECODE, target="swa", window=4)
 
 
