@@ -153,9 +153,10 @@ class GraphExecutor:
         self.backend.init_forward_metadata_out_graph(self._replay_view(forward_batch, raw, padded))
 
     def _replay_view(self, forward_batch: Any, raw: int, padded: int) -> Any:
-        """What the backend is shown: the padded buffers, with the two exceptions that the EAGLE runners make.
+        """What the backend is shown: the padded buffers, with the exceptions that the EAGLE runners make.
 
-        The draft runner shows the live lengths where nothing is padded, and the draft-extend runner whole buffers
+        The draft runner shows the locations of all steps, and the live lengths where nothing is padded; the
+        draft-extend runner whole buffers
         (`eagle_draft_cuda_graph_runner.py` and `eagle_draft_extend_cuda_graph_runner.py`, 0.5.15 to 0.5.23).
         """
         from sglang.srt.model_executor.runner.decode_cuda_graph_runner import build_replay_fb_view

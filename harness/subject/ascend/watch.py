@@ -42,8 +42,7 @@ class Watch:
         of_requests = zip(self._batch, starts, counts, strict=True)
         self._own = [(request.row, start, start + count) for request, start, count in of_requests]
         self._is_observed = step.step == self._observed
-        # What earlier steps of the draft wrote is as little to be overwritten as what was committed.
-        self._shadow.begin_step([request.row for request in self._batch], starts)
+        self._shadow.begin_step([request.row for request in self._batch], [request.prefix for request in self._batch])
 
     def __call__(self, event: Event) -> None:
         """Note what is wrong with an access once, although two caches have the same slots."""

@@ -107,7 +107,8 @@ def test_steps_that_write_where_the_first_one_does_are_caught(executor: Executor
         one = replace(one, rounds=one.rounds[:1])
     messages = found(one_location, one)
 
-    assert "writes position 130 of request 0 (row 1)" in messages["kv-access"]
+    assert "reads position 131 of request 0 (row 1)" in messages["kv-access"]
+    assert "was never written (1 position)" in messages["kv-access"]
     assert "output of request 0, query 0 is off by" in messages["attention-output"]
 
 

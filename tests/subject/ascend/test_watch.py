@@ -100,13 +100,6 @@ def test_a_step_that_the_one_before_wrote_nothing_for_is_named() -> None:
     assert kinds(found) == ["never-written"]
 
 
-def test_a_step_that_overwrites_the_one_before_is_named() -> None:
-    found = watch(DRAFT)
-    found(write(DRAFT, LATENTS, 20))
-
-    assert kinds(found) == ["committed-overwritten"]
-
-
 def test_what_is_wrong_in_a_step_that_is_not_observed_is_not_named() -> None:
     first = replace(DRAFT, step=0)
     found = Watch(first, first.rounds[0], PAGES.pages + 1, window=False, observed=1)
