@@ -126,6 +126,24 @@ def latent() -> Arguments:
     return LATENT.fused(key=cache, value=cache, **ropes)
 
 
+def in_nz(cache: torch.Tensor) -> torch.Tensor:
+    """A cache (pages, page size, KV heads, D) in the layout NZ: (pages, KV heads, D / 16, page size, 16)."""
+    return cache.view(*cache.shape[:3], -1, 16).permute(0, 2, 3, 1, 4).contiguous()
+
+
+def latent_in_nz(**changes: Any) -> Arguments:
+    """The same, with all caches in the layout NZ."""
+    cache = in_nz(LATENT.key)
+    return {**latent(), "key": cache, "value": cache, "key_rope": in_nz(ROPE.key), **changes}
+
+
+def second_in_nz() -> Arguments:
+    """For the second version."""
+    given = latent_in_nz()
+    tensors = {name: given[name] for name in ("key", "value", "query_rope", "key_rope")}
+    return second(LATENT, **tensors)
+
+
 def latent_reference() -> Expected:
     """The rope parts are further dimensions of keys and queries."""
     query, key = (torch.cat([getattr(one, name) for one in (LATENT, ROPE)], -1) for name in ("query", "key"))
@@ -174,6 +192,10 @@ def _fused_cases() -> list[Case]:
                  Rule("fused_call.py", '"key_rope"]], dim=-1) if "key_rope" in'), Call(FUSED, latent),
                  latent_reference),
     ]  # fmt: skip
+    tiles = Rule("paged_cache.py", "A cache in the layout NZ")
+    for operator, arguments in ((FUSED, latent_in_nz), (FUSED_2, second_in_nz)):
+        name = f"latents and rope parts in NZ by {operator.removeprefix('npu.')}"
+        cases.append(accepted(name, tiles, Call(operator, arguments), latent_reference))
     for page in (16, 64):
         made = batch((4, 4), (30, 70), page_size=page)
         cases.append(fused(f"a verify over pages of {page}", small, made, causally))

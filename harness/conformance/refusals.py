@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from harness.conformance.attention import EXTENDING, FUSED, UNEVEN, batch
+from harness.conformance.attention import EXTENDING, FUSED, UNEVEN, batch, latent_in_nz
 from harness.conformance.batch import CAUSAL
 from harness.conformance.calls import Call, refused
 from harness.conformance.case import Case, Rule
@@ -62,9 +62,28 @@ _PAGED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("paged_attention.py", "D must not exceed", {"key_cache": torch.zeros(9, 16, 2, 512, dtype=_HALF)}),
     ("paged_attention.py", "it must be square", {"mask": torch.zeros(4, 8, dtype=_HALF)}),
 )  # fmt: skip
+#: Over caches in the layout NZ.
+_TILED: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("rope_parts.py", "it must be one of {sizes}", {"block_size": 16}),
+    ("rope_parts.py", "it must be one of {layouts}", {
+        "input_layout": "BNSD",
+        "query": torch.zeros(2, 4, 2, 512, dtype=_HALF),
+        "query_rope": torch.zeros(2, 4, 2, 64, dtype=_HALF),
+        "actual_seq_lengths": None,
+    }),
+    ("fused_call.py", "in NZ it must be (pages", {"key_rope": torch.zeros(9, 1, 128, 64, dtype=_HALF)}),
+    ("fused_call.py", "in NZ it must be (pages", {"value": torch.zeros(9, 1, 16, 128, 32, dtype=_HALF)}),
+)  # fmt: skip
+_TILED_WRITES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("cache_writes.py", "it must be one of {_CACHE_MODES}", {"cache_mode": "ND"}),
+    ("cache_writes.py", "(pages, heads * D / {TILE}, page size, {TILE})", {
+        "key_cache": torch.zeros(4, 16, 2, 128, dtype=_HALF)
+    }),
+    ("cache_writes.py", "with heads * D of {width}", {"key_cache": torch.zeros(4, 8, 16, 16, dtype=_HALF)}),
+)  # fmt: skip
 _WRITES: tuple[tuple[str, str, dict[str, torch.Tensor]], ...] = (
     ("arguments.py", "it must be int32 or int64", {"slots": STORED.slots.half()}),
-    ("cache_writes.py", "{cache_name} is {cache.dtype}", {"key": STORED.key.float()}),
+    ("cache_writes.py", "{self.cache_name} is {self.cache.dtype}", {"key": STORED.key.float()}),
     ("cache_writes.py", "it must be {expected}", {"slots": STORED.slots[:2]}),
 )  # fmt: skip
 
@@ -87,6 +106,10 @@ def _extending(change: dict[str, Any]) -> dict[str, Any]:
     return given | {name: Host(given[name]) for name in ("seq_len", "context_lens")} | change
 
 
+def _tiled(change: dict[str, Any]) -> dict[str, Any]:
+    return {**STORED.tiled(), **change}
+
+
 CASES: tuple[Case, ...] = (
     *(
         refused(f"fused attention: {_changed(change)}", Rule(file, words),
@@ -102,6 +125,14 @@ CASES: tuple[Case, ...] = (
         refused(f"attention of ATB: {_changed(change)}", Rule(file, words),
                 Call(EXTENDING, partial(_extending, change)))
         for file, words, change in _PAGED
+    ),
+    *(
+        refused(f"latents in NZ: {_changed(change)}", Rule(file, words), Call(FUSED, partial(latent_in_nz, **change)))
+        for file, words, change in _TILED
+    ),
+    *(
+        refused(f"a write in NZ: {_changed(change)}", Rule(file, words), Call(SCATTER_PAGES, partial(_tiled, change)))
+        for file, words, change in _TILED_WRITES
     ),
     *(
         refused(f"{operator.removeprefix('npu.')}: {_changed(change)}", Rule(file, words),

@@ -16,6 +16,7 @@ LOOK_UP = "npu.cache_loc_update"
 ALLOCATE = "sgl_kernel_npu.mem_cache.allocator.alloc_extend_kernel"
 
 PAGES, PAGE, HEADS, WIDTH = 4, 16, 2, 128
+TILE = 16
 
 
 class Store(NamedTuple):
@@ -44,6 +45,19 @@ class Store(NamedTuple):
                 cache[slot] = row
             caches[name] = cache if operator == SCATTER else cache.reshape(PAGES, PAGE, HEADS, WIDTH)
         return caches
+
+    def tiled(self) -> Arguments:
+        """As the scatter to pages takes them for caches in the layout NZ: (pages, heads * D / 16, page size, 16)."""
+        empty = torch.zeros(PAGES, HEADS * WIDTH // TILE, PAGE, TILE, dtype=torch.float16)
+        caches = {"key_cache": empty, "value_cache": empty.clone()}
+        return {**self.arguments(SCATTER_PAGES), **caches, "cache_mode": "PA_NZ"}
+
+    def expected_tiled(self) -> Expected:
+        """The same caches, each row cut into tiles."""
+        caches = {
+            name: np.asarray(cache).reshape(PAGES, PAGE, -1) for name, cache in self.expected(SCATTER_PAGES).items()
+        }
+        return {name: np.stack(np.split(cache, HEADS * WIDTH // TILE, axis=2), 1) for name, cache in caches.items()}
 
 
 WRITTEN = {
@@ -129,6 +143,12 @@ CASES: tuple[Case, ...] = (
             partial(STORED.expected, operator),
         )
         for operator, words in _DOCUMENTED.items()
+    ),
+    accepted(
+        "npu_scatter_pa_kv_cache writes the tiles of its slots and no other in NZ",
+        Rule("cache_writes.py", "In the layout NZ the cache is"),
+        Call(SCATTER_PAGES, STORED.tiled, written=WRITTEN[SCATTER_PAGES]),
+        STORED.expected_tiled,
     ),
     accepted(
         "an extension fills the page of its last slot, then takes free pages in order",

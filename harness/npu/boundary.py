@@ -20,6 +20,26 @@ class CacheWrite(NamedTuple):
     slots: npt.NDArray[np.int64]
 
 
+class TileWrite(NamedTuple):
+    """Parts of rows go to the `tiles` of what may be a KV cache in the layout NZ: (page, tile, position, number).
+
+    Only who knows the cache knows how many tiles a row has, and so which slots these are (`slots`).
+    """
+
+    operator: str
+    cache: int
+    tiles: npt.NDArray[np.int64]
+
+    def slots(self, tiles_per_row: int, page_size: int) -> CacheWrite:
+        """The write of those slots to which whole rows go."""
+        pages, within = np.divmod(self.tiles, tiles_per_row * page_size)
+        slots, parts = pages * page_size + within % page_size, within // page_size
+        whole = slots[parts == 0]
+        for part in range(1, tiles_per_row):
+            whole = whole[np.isin(whole, slots[parts == part])]
+        return CacheWrite(self.operator, self.cache, whole)
+
+
 class AttentionRead(NamedTuple):
     """An attention operator will read `kv_lengths[i]` positions through row `i` of `block_table`.
 
@@ -35,7 +55,8 @@ class AttentionRead(NamedTuple):
     query_lengths: tuple[int, ...]
 
 
-Event = CacheWrite | AttentionRead
+SlotEvent = CacheWrite | AttentionRead
+Event = SlotEvent | TileWrite
 Listener = Callable[[Event], None]
 _listeners: list[Listener] = []
 

@@ -9,7 +9,16 @@ from harness.npu.arguments import Arguments
 from harness.npu.attention import attend_with_sums
 from harness.npu.attention_mask import Masking
 from harness.npu.packed_keys import PackedKeys
-from harness.npu.paged_cache import PagedCache, PagesRead, Rows, table_of, with_heads_first, with_heads_merged
+from harness.npu.paged_cache import (
+    TILE,
+    PagedCache,
+    PagesRead,
+    Rows,
+    in_tiles,
+    table_of,
+    with_heads_first,
+    with_heads_merged,
+)
 from harness.npu.query_layout import Grouped, QueryArguments, per_group
 from harness.npu.rope_parts import RopeParts
 
@@ -23,6 +32,7 @@ _WIDEST_VALUE_BESIDE_SINK = 128
 _WIDEST_POSITION = 65535
 _HEAD_FIRST_LAYOUTS = ("TND", "BNSD")
 _CACHES = ("key", "value", "key_rope")
+_TILED_AXES = 5
 
 
 class FusedCall(NamedTuple):
@@ -122,13 +132,21 @@ class FusedCall(NamedTuple):
             dimensions={name: self._head_dimension(name) for name in ("query", "query_rope", "key_rope")},
             query_lengths=queries.lengths,
             block_size=self.block_size if latent else 0,
+            tiled=self._tiled,
             mask=self.masking.mask,
             sparse_mode=self.masking.sparse_mode,
         ).check()
 
+    @property
+    def _tiled(self) -> bool:
+        """Whether caches are in the layout NZ, which has five axes."""
+        return self.tensors["key"].dim() == _TILED_AXES
+
     def _head_dimension(self, name: str) -> int:
         """The dimension of one head of a tensor; H of BSH, and of caches of three axes, holds all heads."""
         tensor = self.tensors[name]
+        if tensor.dim() == _TILED_AXES:
+            return tensor.shape[2] * tensor.shape[4]
         queries = name.startswith("query")
         merged = self.query.layout == "BSH" if queries else self.block_table is not None and tensor.dim() == 3
         heads = self.query.heads if queries else self.kv_heads
@@ -150,9 +168,10 @@ class FusedCall(NamedTuple):
         # supported, and not what happens. On a device: pass a transposed query.
 
     def _cache(self, name: str, cache: torch.Tensor) -> PagedCache:
-        """A cache in one of the two layouts in which the device reads pages."""
+        """A cache in one of the layouts in which the device reads pages."""
         require_shape, heads, size = self.arguments.require_shape, self.kv_heads, self.block_size
-        self.arguments.require_emulated(cache.dim() != 5, name, "a cache in the layout NZ")
+        if self._tiled:
+            return self._tiled_cache(name, cache)
         if cache.dim() == 4:
             layout = self.query.layout
             require_shape(layout in _HEAD_FIRST_LAYOUTS, name, cache, f"{layout} reads (pages, block_size, H)")
@@ -165,6 +184,17 @@ class FusedCall(NamedTuple):
         require_shape(whole, name, cache, rule)
         require_shape(cache.shape[2] <= _WIDEST_POSITION, name, cache, f"H must not exceed {_WIDEST_POSITION}")
         return with_heads_merged(cache, heads)
+
+    def _tiled_cache(self, name: str, cache: torch.Tensor) -> PagedCache:
+        """A cache in the layout NZ, which is documented beside rope parts, and for int8."""
+        heads, size = self.kv_heads, self.block_size
+        self.arguments.require_emulated(
+            "query_rope" in self.tensors, name, "a cache in the layout NZ without rope parts"
+        )
+        whole = cache.dim() == _TILED_AXES and (cache.shape[1], *cache.shape[3:]) == (heads, size, TILE)
+        rule = f"in NZ it must be (pages, num_key_value_heads {heads}, D / {TILE}, block_size {size}, {TILE})"
+        self.arguments.require_shape(whole, name, cache, rule)
+        return in_tiles(cache)
 
     def _check_caches(self, caches: dict[str, PagedCache]) -> None:
         pages = len(caches["key"].pages)

@@ -15,7 +15,7 @@ import torch
 
 from harness.npu import fault, graph
 from harness.npu.arguments import Arguments
-from harness.npu.boundary import Event, events_of
+from harness.npu.boundary import Event, SlotEvent, events_of
 from harness.npu.dispatch import Views, deferring, submit, synchronise
 from harness.npu.memory import DEVICE_TYPE, HOST, is_on_device
 from harness.npu.registry import emulates
@@ -32,7 +32,7 @@ class Traits(NamedTuple):
     """
 
     neutral: Mapping[str, Any] = {}
-    announces: type[Event] | None = None
+    announces: type[SlotEvent] | None = None
     writes: bool = False
     returns: tuple[str, ...] = ()
     host: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """A paged KV cache as operators get it, and the pages that one operator reads of it."""
 
 from collections.abc import Iterable
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +15,13 @@ from harness.npu.boundary import AttentionRead, announce, announced
 #: Keys, values and rope parts of one group, each with axes (position, head, dimension).
 Rows = dict[str, torch.Tensor]
 
+# Assumption: a tile of the layout NZ has 16 numbers in float32 and float64, too. Source: torch_npu 2.14.0 documents 16
+# for float16 and bfloat16, and 32 for int8. On a device: nothing, cases there use half precision.
+TILE = 16
+
 
 class PagedCache(NamedTuple):
-    """Keys or values as a view with axes (page, position in page, head, dimension)."""
+    """Keys or values as a view with axes (page, position in page, head, dimension); the dimension may have several."""
 
     pages: torch.Tensor
     address: int
@@ -24,12 +29,12 @@ class PagedCache(NamedTuple):
     @property
     def head_dimension(self) -> int:
         """How many numbers one head has in one position."""
-        return self.pages.shape[3]
+        return prod(self.pages.shape[3:])
 
     def rows(self, page_numbers: npt.NDArray[np.int64], length: int) -> torch.Tensor:
         """The first `length` positions of the given pages, one after another."""
         found = self.pages[torch.from_numpy(page_numbers)]
-        return found.flatten(0, 1)[:length]
+        return found.flatten(0, 1).flatten(2)[:length]
 
 
 def with_heads_merged(cache: torch.Tensor, heads: int) -> PagedCache:
@@ -41,6 +46,11 @@ def with_heads_merged(cache: torch.Tensor, heads: int) -> PagedCache:
 def with_heads_first(cache: torch.Tensor) -> PagedCache:
     """A cache laid out as (page, head, position, dimension)."""
     return PagedCache(cache.transpose(1, 2), cache.data_ptr())
+
+
+def in_tiles(cache: torch.Tensor) -> PagedCache:
+    """A cache in the layout NZ: (page, head, tile, position, number of the tile)."""
+    return PagedCache(cache.permute(0, 3, 1, 2, 4), cache.data_ptr())
 
 
 def with_heads_last(cache: torch.Tensor) -> PagedCache:

@@ -13,14 +13,17 @@ from harness.npu.arguments import Arguments
 _LATENT, _BY_HEAD = 512, 128
 _ROPE = 64
 _HEADS = (1, 2, 4, 8, 16, 32, 64, 128)
-_PAGE_SIZES = (16, 128)
+_PAGE_SIZES, _TILED_PAGE_SIZES = (16, 128), (128,)
 _MOST_QUERIES = 16
-_LATENT_LAYOUTS = ("BSH", "BSND", "BNSD", "TND")
+_LATENT_LAYOUTS, _TILED_LAYOUTS = ("BSH", "BSND", "BNSD", "TND"), ("BSH", "BSND", "TND")
 _WHOLE, _RIGHT_DOWN = 0, 3
 
 
 class RopeParts(NamedTuple):
-    """One call with rope parts; `query_lengths` are those of the groups, `dimensions` those of each tensor's heads."""
+    """One call with rope parts; `query_lengths` are those of the groups, `dimensions` those of each tensor's heads.
+
+    `tiled`: caches are in the layout NZ.
+    """
 
     arguments: Arguments
     layout: str
@@ -29,6 +32,7 @@ class RopeParts(NamedTuple):
     dimensions: dict[str, int]
     query_lengths: tuple[int, ...]
     block_size: int
+    tiled: bool
     mask: torch.Tensor | None
     sparse_mode: int
 
@@ -49,12 +53,14 @@ class RopeParts(NamedTuple):
 
     def _check_latent(self) -> None:
         require = self.arguments.require
-        require(self.layout in _LATENT_LAYOUTS, "input_layout", self.layout, f"it must be one of {_LATENT_LAYOUTS}")
+        layouts, sizes = (_TILED_LAYOUTS, _TILED_PAGE_SIZES) if self.tiled else (_LATENT_LAYOUTS, _PAGE_SIZES)
+        kind = f"with rope and D {_LATENT}{' in NZ' if self.tiled else ''}"
+        require(self.layout in layouts, "input_layout", self.layout, f"{kind} it must be one of {layouts}")
         # Assumption: the first version takes these heads, too; its older text has 32, 64 and 128, sglang uses all.
         require(self.heads[1] in _HEADS, *self.heads, f"with rope and D {_LATENT} it must be one of {_HEADS}")
         require(self.kv_heads == 1, "num_key_value_heads", self.kv_heads, f"with rope and D {_LATENT} it must be 1")
-        paged = self.block_size in _PAGE_SIZES
-        require(paged, "block_size", self.block_size, f"with rope and D {_LATENT} it must be one of {_PAGE_SIZES}")
+        paged = self.block_size in sizes
+        require(paged, "block_size", self.block_size, f"{kind} it must be one of {sizes}")
         longest = max(self.query_lengths, default=0)
         rule = f"with rope and D {_LATENT} a group has at most {_MOST_QUERIES} queries"
         require(longest <= _MOST_QUERIES, "query", f"of groups of up to {longest} queries", rule)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from harness.npu.boundary import CacheWrite, Event
+from harness.npu.boundary import CacheWrite, SlotEvent
 from harness.shadow.overhead import timed
 from harness.shadow.ownership import NO_POSITION, NOBODY, Ownership
 from harness.shadow.reads import judge_read
@@ -88,7 +88,7 @@ class Shadow:
         self._requests = None
 
     @timed
-    def check(self, event: Event) -> list[Violation]:
+    def check(self, event: SlotEvent) -> list[Violation]:
         """What is wrong with `event`, at most one violation per request and kind; then a write counts as written.
 
         A position has one fault: outside the cache, in the padding page, of nobody (never written), of another

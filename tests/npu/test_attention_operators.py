@@ -13,7 +13,7 @@ import torch
 
 from harness.conformance.batch import CAUSAL, SCALE, Batch, Floats, causally, everything, make_batch
 from harness.npu import fault
-from harness.npu.boundary import AttentionRead, CacheWrite, Event, listening
+from harness.npu.boundary import AttentionRead, CacheWrite, Event, TileWrite, listening
 from harness.npu.cache_writes import _npu_reshape_and_cache, npu_scatter_nd_update_, npu_scatter_pa_kv_cache
 from harness.npu.fault import DeviceFault
 from harness.npu.fused_attention import (
@@ -334,7 +334,7 @@ _NOT_EMULATED: list[tuple[str, dict[str, Any]]] = [
     ("antiquant_scale = ", {"antiquant_scale": torch.zeros(2)}),
     ("atten_mask = one that is not causal", {"atten_mask": torch.zeros(2048, 2048, dtype=torch.bool)}),
     ("query = torch.int8", {"query": torch.zeros(5, 4, 64, dtype=torch.int8)}),
-    ("key = a cache in the layout NZ", {"key": torch.zeros(9, 2, 4, 16, 16, dtype=torch.float64)}),
+    ("key = a cache in the layout NZ without rope parts", {"key": torch.zeros(9, 2, 4, 16, 16, dtype=torch.float64)}),
 ]
 
 
@@ -561,10 +561,55 @@ def test_writers_refuse_what_only_they_are_told(cache: torch.Tensor) -> None:
         npu_scatter_pa_kv_cache(key, value.double(), cache, cache.double(), _SLOTS, cache_mode="Norm")
     with pytest.raises(RuntimeError, match=r"value is of shape \[3, 1, 16\]: key is \[3, 2, 8\]"):
         npu_scatter_pa_kv_cache(key, value.view(3, 1, 16), cache, cache.view(4, 16, 1, 16), _SLOTS, cache_mode="Norm")
-    with pytest.raises(NotImplementedError, match="cache_mode = PA_NZ"):
+    with pytest.raises(RuntimeError, match="cache_mode is ND: it must be one of"):
+        npu_scatter_pa_kv_cache(key, value, cache, cache, _SLOTS, cache_mode="ND")
+    with pytest.raises(
+        RuntimeError, match=r"key_cache is of shape \[4, 16, 2, 8\]: it must be \(pages, heads \* D / 16"
+    ):
         npu_scatter_pa_kv_cache(key, value, cache, cache, _SLOTS)
+    with pytest.raises(
+        RuntimeError, match=r"key is of shape \[3, 2, 8\]: it must be \[3, heads, D\] with heads \* D of 32"
+    ):
+        npu_scatter_pa_kv_cache(key, value, cache.view(2, 2, 16, 16), cache.view(2, 2, 16, 16), _SLOTS)
     with pytest.raises(NotImplementedError, match="seq_lens = "):
         npu_scatter_pa_kv_cache(key, value, cache, cache, _SLOTS, cache_mode="Norm", seq_lens=_SLOTS)
+
+
+def test_in_nz_each_tile_of_a_row_lies_beside_that_of_the_next_slot() -> None:
+    key, value = torch.arange(3 * 2 * 24).view(3, 2, 24).float(), -torch.arange(3 * 2 * 8).view(3, 2, 8).float()
+    caches, events = (torch.zeros(4, 3, 16, 16), torch.zeros(4, 1, 16, 16)), _Events()
+    with listening(events):
+        npu_scatter_pa_kv_cache(key, value, *caches, _SLOTS)
+    assert all(isinstance(event, CacheWrite) and event.slots.tolist() == [17, 3, 63] for event in events.heard)
+    assert [event.cache for event in events.heard] == [cache.data_ptr() for cache in caches]
+    for cache, rows in zip(caches, (key, value), strict=True):
+        expected = torch.zeros_like(cache)
+        for slot, row in zip(_SLOTS.tolist(), rows, strict=True):
+            for place, number in enumerate(row.flatten().tolist()):
+                expected[slot // 16, place // 16, slot % 16, place % 16] = number
+        assert torch.equal(cache, expected)
+
+
+@pytest.mark.parametrize("slot", [-1, 64])
+def test_a_slot_outside_a_cache_in_nz_stops_the_device(slot: int) -> None:
+    cache, rows = torch.zeros(4, 1, 16, 16), torch.ones(2, 1, 16)
+    with pytest.raises(DeviceFault, match=f"has {slot}, but there are 64 places"):
+        npu_scatter_pa_kv_cache(rows, rows, cache, cache.clone(), torch.tensor([1, slot]))
+    assert not cache.any()
+
+
+def test_scattered_tiles_are_announced_and_name_the_slots_whose_rows_are_whole() -> None:
+    """As a pool of sglang writes rows of 32 numbers into pages of 16: slots 17 and 3, and of slot 5 one tile only."""
+    heard: list[Event] = []
+    cache = torch.zeros(2 * 2 * 16, 16)
+    tiles = torch.tensor([[32 + 1], [32 + 16 + 1], [3], [16 + 3], [5]])
+    with listening(heard.append):
+        npu_scatter_nd_update_(cache, tiles, torch.ones(5, 16))
+    (event,) = heard
+    assert isinstance(event, TileWrite)
+    write = event.slots(tiles_per_row=2, page_size=16)
+    assert (write.cache, write.slots.tolist()) == (cache.data_ptr(), [17, 3])
+    assert TileWrite("", 0, np.array([-1, 15])).slots(1, 16).slots.tolist() == [-1, 15]
 
 
 def test_scattering_to_what_is_no_cache_is_not_announced() -> None:

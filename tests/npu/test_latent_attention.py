@@ -106,6 +106,17 @@ class Latent:
             actual_seq_lengths=None,
         ) | (changes)
 
+    def in_nz(self, arguments: dict[str, Any], **changes: Any) -> dict[str, Any]:
+        """`arguments` over the same caches in the layout NZ: (pages, 1, D / 16, page size, 16)."""
+        cache, ropes = (
+            torch.from_numpy(np.stack(np.split(one.numpy(), one.shape[3] // 16, axis=3), axis=1)).transpose(2, 3)
+            for one in (self.cache, self.rope_cache)
+        )
+        tiled = {"key": cache, "value": cache, "key_rope": ropes}
+        tiled = {name: one.permute(0, 2, 1, 3, 4).contiguous() for name, one in tiled.items()}
+        tiled["value"] = tiled["key"]
+        return arguments | tiled | changes
+
     def merged(self, **changes: Any) -> dict[str, Any]:
         """Arguments of the operator that decodes without ASCEND_USE_FIA."""
         return {
@@ -149,6 +160,47 @@ def test_decoding_agrees_in_both_operators() -> None:
     agree(npu_fused_infer_attention_score(**latent.single())[0], latent.reference())
     _npu_paged_attention_mla(**merged)
     agree(merged["out"], latent.reference())
+
+
+def test_caches_in_nz_give_what_the_same_caches_give_as_they_are() -> None:
+    verify, decode = Latent((3, 3), (130, 5), page=128), Latent((1, 1, 1), (1, 128, 300), page=128, heads=8)
+    for latent, arguments in ((verify, verify.paged()), (decode, decode.single())):
+        found, _ = npu_fused_infer_attention_score(**latent.in_nz(arguments))
+        agree(found, latent.reference())
+        assert torch.equal(found, npu_fused_infer_attention_score(**arguments)[0])
+        agree(npu_fused_infer_attention_score_v2(**second(latent.in_nz(arguments)))[0], latent.reference())
+
+
+def second(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of the first version under the names of the second."""
+    names = {
+        "num_heads": "num_query_heads",
+        "scale": "softmax_scale",
+        "actual_seq_lengths": "actual_seq_qlen",
+        "actual_seq_lengths_kv": "actual_seq_kvlen",
+    }
+    return {names.get(name, name): value for name, value in arguments.items()}
+
+
+def test_a_cache_that_is_read_in_nz_and_is_not_gives_something_else() -> None:
+    """The control of the test above: the layout matters."""
+    latent = Latent((1, 1), (128, 128), page=128)
+    plain = latent.single()
+    shapes = {name: (-1, 1, plain[name].shape[2] // 16, 128, 16) for name in ("key", "value", "key_rope")}
+    found, _ = npu_fused_infer_attention_score(**plain | {name: plain[name].view(shapes[name]) for name in shapes})
+    assert not torch.allclose(found, npu_fused_infer_attention_score(**plain)[0], atol=1e-3)
+
+
+def test_caches_in_nz_are_announced_with_their_pages() -> None:
+    latent, heard = Latent((2, 2), (200, 5), page=128), list[Event]()
+    arguments = latent.in_nz(latent.paged())
+    with listening(heard.append):
+        npu_fused_infer_attention_score(**arguments)
+
+    reads = [event for event in heard if isinstance(event, AttentionRead)]
+    assert [read.cache for read in reads] == [arguments["key"].data_ptr(), arguments["key_rope"].data_ptr()]
+    assert all((read.pages, read.page_size, read.kv_lengths) == (5, 128, (200, 5)) for read in reads)
+    assert all(read.block_table.tolist() == latent.table.tolist() for read in reads)
 
 
 class ByHead:
@@ -346,7 +398,32 @@ def update_refusal(
     return lambda: npu_attention_update(sums, outputs, kind)
 
 
+def tiled_refusal(page: int = 128, **changes: Any) -> Callable[[], Any]:
+    latent = Latent((2,), (20,), page)
+    return lambda: npu_fused_infer_attention_score(**latent.in_nz(latent.paged(), **changes))
+
+
+def heads_first() -> dict[str, Any]:
+    """Queries of one request in BNSD."""
+    return {
+        "input_layout": "BNSD",
+        "query": random(1, 4, 2, LATENT),
+        "query_rope": random(1, 4, 2, ROPE),
+        "actual_seq_lengths": None,
+    }
+
+
 REFUSALS = [
+    (r"block_size is 16: with rope and D 512 in NZ it must be one of \(128,\)", tiled_refusal(page=16)),
+    ("input_layout is BNSD: with rope and D 512 in NZ it must be one of", tiled_refusal(**heads_first())),
+    (r"key_rope is of shape \[2, 1, 128, 64\]: in NZ it must be", tiled_refusal(key_rope=random(2, 1, 128, ROPE))),
+    (r"value is of shape \[2, 128, 512\]: in NZ it must be", tiled_refusal(value=random(2, 128, LATENT))),
+    (r"value is of shape \[2, 1, 16, 128, 32\]: in NZ", tiled_refusal(value=random(2, 1, 16, 128, 32))),
+    (r"key is of shape \[2, 1, 32, 64, 16\]: in NZ", tiled_refusal(key=random(2, 1, 32, 64, 16))),
+    (
+        r"key_rope is of shape \[2, 1, 4, 128, 16\]: it must be \(pages, block_size 128",
+        tiled_refusal(key=random(2, 128, LATENT), value=random(2, 128, LATENT)),
+    ),
     ("num_heads is 12: with rope and D 512", single_refusal(heads=12)),
     ("block_size is 64: with rope and D 512", latent_refusal(page=64)),
     ("query is of groups of up to 17 queries", latent_refusal(queries=17)),

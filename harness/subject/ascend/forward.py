@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.npu.boundary import Event, listening
+from harness.npu.boundary import Event, SlotEvent, TileWrite, listening
 from harness.npu.dispatch import submit
 from harness.scenario import MetadataScenario, PageMap, Request
 from harness.scenario.content import Values, cached, output_size, projections, queries, sinks, slots
@@ -32,7 +32,7 @@ class Forward:
             self.sinks = self._tensor(sinks(scenario))
         self.watches: list[Watch] = []
         self._watch_of: dict[int, Watch] = {}
-        self._latest: Callable[[Event], None] = _without_pool
+        self._latest: Callable[[SlotEvent], None] = _without_pool
 
     @property
     def accesses(self) -> tuple[BadAccess, ...]:
@@ -97,6 +97,8 @@ class Forward:
 
     def _hear(self, event: Event) -> None:
         """Tell the watch of the pool that the event is about; a copy of a pool is one that has just been written."""
+        if isinstance(event, TileWrite):  # no cache here is in the layout NZ
+            return
         if event.cache in self._watch_of:
             self._latest = self._watch_of[event.cache]
         self._latest(event)
@@ -115,5 +117,5 @@ class Forward:
         return torch.from_numpy(content.copy()).to(self.device)
 
 
-def _without_pool(event: Event) -> None:
+def _without_pool(event: SlotEvent) -> None:
     raise LookupError(f"{event.operator} works on a cache at {event.cache:#x}, which is none of the pool's")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from harness.npu.boundary import AttentionRead, CacheWrite, Event
+from harness.npu.boundary import AttentionRead, CacheWrite, SlotEvent
 from harness.scenario import MetadataScenario, PageMap, Request
 from harness.scenario.content import slots
 from harness.scenario.observation import BadAccess
@@ -44,7 +44,7 @@ class Watch:
         self._is_observed = step.step == self._observed
         self._shadow.begin_step([request.row for request in self._batch], [request.prefix for request in self._batch])
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: SlotEvent) -> None:
         """Note what is wrong with an access once, although two caches have the same slots."""
         if isinstance(event, CacheWrite):
             self._written[event.cache] = None
@@ -63,7 +63,7 @@ class Watch:
                 sentence = f"{told}, whose queries stand at positions {start} to {end - 1}"
                 yield BadAccess("own-position-unread", f"{sentence}: {SILENT}", SILENT)
 
-    def _meant(self, event: Event) -> list[Event]:
+    def _meant(self, event: SlotEvent) -> list[SlotEvent]:
         """A step writes to both caches first: a read of another one is of a copy of both, over which MLA decodes."""
         if isinstance(event, CacheWrite) or event.cache in self._written or len(self._written) < BOTH:
             return [event]
