@@ -22,7 +22,7 @@ from harness.scenario.strategies import Cell, cells, scenarios
 Plant = Callable[[Observation], Observation]
 
 #: Everything that a release can have, and every cell that such a release has.
-CAPABILITIES = ("EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "absent-host")
+CAPABILITIES = ("EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "absent-host", "fia-nz")
 CELLS = cells(CAPABILITIES)
 
 #: A property draws the same examples every time.

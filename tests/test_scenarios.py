@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from harness.scenario import GateScenario, MetadataScenario, Pool, Request, Scenario
 from harness.scenario.attention import attention_scenarios
+from harness.scenario.capability import missing
 from harness.scenario.convention import CONVENTION, DFLASH_FAMILY
 from harness.scenario.metadata import Attention
 from harness.scenario.strategies import Cell, boundary_prefixes, cells, scenarios
 from harness.scenario.sweep import sweep, sweep_prefixes
 from harness.scenario.validity import MODES, why_invalid
-from tests.ideal import CELLS, CONTRACT_EXAMPLE, SAME, drawn
+from tests.ideal import CAPABILITIES, CELLS, CONTRACT_EXAMPLE, SAME, drawn
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
@@ -265,6 +266,7 @@ def pair(first: Request, second: Request) -> MetadataScenario:
 ATTENDS = replace(CONTRACT_EXAMPLE, attention=Attention())
 LATENT = replace(ATTENDS, target="mla")
 WINDOW = replace(ATTENDS, target="swa", window=8)
+IN_NZ = replace(LATENT, attention=Attention(nz=True))
 LATENT_EXTEND = replace(EXTEND, target="mla", attention=Attention(), rounds=((Request(128, new_tokens=3),),))
 
 
@@ -283,6 +285,7 @@ LATENT_EXTEND = replace(EXTEND, target="mla", attention=Attention(), rounds=((Re
         WINDOW,
         LATENT_EXTEND,
         replace(WINDOW, attention=Attention(sinks=True)),
+        IN_NZ,
     ],
 )
 def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
@@ -364,6 +367,8 @@ def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
         (replace(WINDOW, window=1), "a window layer sees 2 positions or more: sglang's 0 is none"),
         (replace(LATENT, attention=Attention(query_heads=4, kv_heads=2)), "MLA has one KV head"),
         (replace(LATENT, pool=Pool(page_size=64)), "MLA runs with pages of (16, 128)"),
+        (replace(ATTENDS, attention=Attention(nz=True)), "the layout NZ goes with the target mla"),
+        (replace(IN_NZ, pool=Pool(page_size=16)), "caches in the layout NZ have pages of 128"),
         (replace(LATENT, draft_tokens=17), "MLA runs with at most 16 draft tokens"),
         (
             single(Request(5, new_tokens=3), LATENT_EXTEND),
@@ -379,11 +384,28 @@ def test_a_broken_rule_is_named(scenario: MetadataScenario, sentence: str) -> No
 @settings(SAME, max_examples=15)
 @given(data=st.data())
 def test_a_drawn_scenario_whose_attention_runs_can_be(cell: Cell, data: st.DataObject) -> None:
-    scenario = data.draw(attention_scenarios(cell))
+    scenario = data.draw(attention_scenarios(cell, CAPABILITIES))
 
     assert why_invalid(scenario) == ""
     assert (scenario.mode, scenario.target, scenario.executor) == (cell.mode, cell.target, cell.executor)
     assert scenario.attention is not None
+
+
+@pytest.mark.parametrize("capabilities", [(), ("fia-nz",)])
+def test_caches_are_in_nz_only_where_the_release_can_have_them_so(capabilities: tuple[str, ...]) -> None:
+    """Both layouts are drawn there, and a scenario in NZ is missing nothing; elsewhere it is missing `fia-nz`."""
+    cell = next(cell for cell in CELLS if (cell.target, cell.mode) == ("mla", "decode"))
+    drawn = set[bool]()
+
+    @settings(SAME, max_examples=30)
+    @given(attention_scenarios(cell, capabilities))
+    def draw(scenario: MetadataScenario) -> None:
+        assert scenario.attention is not None
+        drawn.add(scenario.attention.nz)
+
+    draw()
+    assert drawn == ({False, True} if capabilities else {False})
+    assert missing(IN_NZ, {"DFLASH", *capabilities}) == {"fia-nz"} - set(capabilities)
 
 
 def test_a_rule_is_held_in_every_round() -> None:

@@ -12,5 +12,5 @@ from harness.scenario.validity import MODES
 @pytest.mark.parametrize("cell", cells(tuple(MODES)), ids=str)
 @given(data=st.data())
 def test_attention_reads_what_was_written_and_nothing_else(cell: Cell, data: st.DataObject, bench) -> None:
-    scenario = data.draw(attention_scenarios(bench.available(cell)), label="scenario")
+    scenario = data.draw(attention_scenarios(bench.available(cell), bench.capabilities), label="scenario")
     bench.require_right(scenario, groups=("kv-bounds",))

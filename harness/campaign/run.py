@@ -150,7 +150,7 @@ def _hunts(capabilities: Collection[str], groups: Collection[str]) -> list[Hunt]
         hunts += [(str(cell), scenarios(cell, capabilities), ("metadata",)) for cell in cells(capabilities)]
     running = [group for group in ATTENTION_GROUPS if group in groups]
     if running:
-        named = [(f"{cell} attention", attention_scenarios(cell)) for cell in cells(capabilities)]
+        named = [(f"{cell} attention", attention_scenarios(cell, capabilities)) for cell in cells(capabilities)]
         hunts += [(name, strategy, running) for name, strategy in named]
     return hunts
 

@@ -1,11 +1,14 @@
 """Strategies for scenarios where attention runs: those of the metadata, made small enough to compute."""
 
+from collections.abc import Collection
+
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from harness.scenario.capability import FIA_NZ
 from harness.scenario.metadata import Attention, MetadataScenario, Request
 from harness.scenario.strategies import Cell, scenarios
-from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES
+from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES, NZ_PAGE_SIZE
 
 HEADS = ((2, 1), (2, 2), (4, 1))  # query heads, KV heads
 #: Of MLA: few, enough for a decode with FIA, and no power of two.
@@ -20,8 +23,10 @@ SMALLEST_PAGE = 16  # the operators take no smaller block
 
 
 @st.composite
-def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
+def attention_scenarios(draw: st.DrawFn, cell: Cell, capabilities: Collection[str] = ()) -> MetadataScenario:
     """Scenarios of `cell` whose host lengths are exact and int64, with few requests and tokens, and heads to compute.
+
+    `fia-nz` among the capabilities adds MLA caches in the layout NZ.
 
     An int32 host tensor is written to, which `inputs-unchanged` says once, and every step of a draft would say again.
     """
@@ -30,10 +35,11 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell) -> MetadataScenario:
     query_heads, kv_heads = draw(st.sampled_from(LATENT_HEADS if latent else HEADS), label="heads")
     operators = [(fia, sinks) for fia in (False, True) for sinks in (False, True) if cell.target == "swa" or not sinks]
     fia, sinks = draw(st.sampled_from(operators), label="ASCEND_USE_FIA, sinks")
-    attention = Attention(fia=fia, sinks=sinks, query_heads=query_heads, kv_heads=kv_heads)
+    nz = latent and FIA_NZ in capabilities and draw(st.booleans(), label="SGLANG_USE_FIA_NZ")
+    attention = Attention(fia=fia, sinks=sinks, nz=nz, query_heads=query_heads, kv_heads=kv_heads)
     page = max(drawn.pool.page_size, SMALLEST_PAGE)
     if latent:
-        page = page if page in LATENT_PAGE_SIZES else max(LATENT_PAGE_SIZES)
+        page = page if page in LATENT_PAGE_SIZES and not nz else NZ_PAGE_SIZE
         drawn = replace(drawn, draft_tokens=min(drawn.draft_tokens, MOST_LATENT_QUERIES))
     most = drawn.draft_tokens if cell.mode == "draft_extend" else MOST_TOKENS
     filler = Request(prefix=1, new_tokens=1 if cell.mode == "draft_extend" else 0)  # for an idle round of a graph

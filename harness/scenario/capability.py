@@ -5,8 +5,10 @@ from collections.abc import Collection
 from harness.scenario import Scenario
 from harness.scenario.metadata import MetadataScenario
 
-#: The capability of an sglang whose host lengths may be missing; the others are names of algorithms.
+#: The capability of an sglang whose host lengths may be missing; those without a constant are names of algorithms.
 ABSENT_HOST = "absent-host"
+#: The capability of an sglang whose MLA caches may be in the layout NZ.
+FIA_NZ = "fia-nz"
 
 
 def missing(scenario: Scenario, capabilities: Collection[str]) -> set[str]:
@@ -14,4 +16,6 @@ def missing(scenario: Scenario, capabilities: Collection[str]) -> set[str]:
     needed = {str(scenario.algorithm)} - {"NONE"}
     if isinstance(scenario, MetadataScenario) and scenario.host_view != "published":
         needed.add(ABSENT_HOST)
+    if isinstance(scenario, MetadataScenario) and scenario.attention is not None and scenario.attention.nz:
+        needed.add(FIA_NZ)
     return needed - set(capabilities)

@@ -15,6 +15,8 @@ from harness.scenario.metadata import MetadataScenario, PageMap
 HEAD_SIZE = 128
 #: Of MLA's latents and rope parts, which all heads share.
 LATENT_SIZE, ROPE_SIZE = 512, 64
+#: Numbers of a row that lie together in the layout NZ.
+TILE = 16
 Values = npt.NDArray[np.float32]
 
 

@@ -57,7 +57,8 @@ class Attention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Attention really runs over the metadata: heads of 128, float32, and what the scenario's content module says.
 
     `fia` is ASCEND_USE_FIA, which selects the operators; `fill` is what every slot holds that nobody has written.
-    With `sinks`, each query head has one more score that has no value, as in gpt-oss and MiMo-V2.
+    With `sinks`, each query head has one more score that has no value, as in gpt-oss and MiMo-V2. `nz` is
+    SGLANG_USE_FIA_NZ: MLA's caches hold each page in the layout NZ, tiles of 16 numbers one after another.
     """
 
     fia: bool = False
@@ -65,6 +66,7 @@ class Attention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv_heads: int = 1
     fill: float = 3.0
     sinks: bool = False
+    nz: bool = False
 
 
 class MetadataScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="metadata"):

@@ -20,6 +20,7 @@ MAX_DRAFT_TOKENS = 32
 MAX_POSITIONS = 1 << 20
 #: What the operators of MLA take (documentation of torch_npu 2.14.0).
 LATENT_PAGE_SIZES = (16, 128)
+NZ_PAGE_SIZE = 128
 MOST_LATENT_QUERIES = 16
 
 
@@ -70,6 +71,8 @@ def _attention_rules(scenario: MetadataScenario, attention: Attention) -> list[t
         (grouped and attention.query_heads % attention.kv_heads == 0, "heads must form groups, and be at most 16"),
         (isfinite(attention.fill), "the fill must be finite"),
         (scenario.target == "swa" or not attention.sinks, "sinks go with the target swa"),
+        (scenario.target == "mla" or not attention.nz, "the layout NZ goes with the target mla"),
+        (page == NZ_PAGE_SIZE or not attention.nz, f"caches in the layout NZ have pages of {NZ_PAGE_SIZE}"),
         (
             scenario.target != "swa" or scenario.window >= 2,
             "a window layer sees 2 positions or more: sglang's 0 is none",

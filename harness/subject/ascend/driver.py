@@ -140,6 +140,7 @@ class Session:
         arguments = server_args(scenario)
         if scenario.attention is not None:
             os.environ["ASCEND_USE_FIA"] = str(int(scenario.attention.fia))
+        _choose_layout(scenario)
         self.pools = Pools(scenario, DEVICE)
         self.model_runner = model_runner(scenario, self.pools, arguments, builder.algorithm(scenario.algorithm))
         self.backends = 1
@@ -152,6 +153,7 @@ class Session:
 
     def run(self, scenario: MetadataScenario) -> tuple[Seen, ...]:
         """Build every round as often as the scenario says; what sglang raises is an observation."""
+        _choose_layout(scenario)  # which another session may have changed
         self.pools.lay_out(scenario)
         req_to_token = self.pools.req_to_token_pool.req_to_token
         executor: GraphExecutor | None = None
@@ -207,6 +209,10 @@ class Session:
         if scenario.mode == "draft_decode":
             backend = backend.attn_backends[scenario.step]
         return backend.forward_metadata
+
+
+def _choose_layout(scenario: MetadataScenario) -> None:
+    releases.choose_layout(scenario.attention is not None and scenario.attention.nz)
 
 
 def _sglang_error(error: Exception) -> str:

@@ -9,7 +9,7 @@ import torch
 from harness.npu.boundary import Event, SlotEvent, TileWrite, listening
 from harness.npu.dispatch import submit
 from harness.scenario import MetadataScenario, PageMap, Request
-from harness.scenario.content import Values, cached, output_size, projections, queries, sinks, slots
+from harness.scenario.content import TILE, Values, cached, output_size, projections, queries, sinks, slots
 from harness.scenario.observation import BadAccess, Floats
 from harness.subject.ascend.layers import Inputs, attend, layers
 from harness.subject.ascend.pools import Pools
@@ -32,6 +32,8 @@ class Forward:
             self.sinks = self._tensor(sinks(scenario))
         self.watches: list[Watch] = []
         self._watch_of: dict[int, Watch] = {}
+        #: Tiles of a row of each cache in the layout NZ.
+        self._tiles_of: dict[int, int] = {}
         self._latest: Callable[[SlotEvent], None] = _without_pool
 
     @property
@@ -47,13 +49,15 @@ class Forward:
         assert scenario.attention is not None
         first_step = run_together(scenario)[0]
         starts, _ = new_positions(first_step, batch)
-        self.watches, self._watch_of = [], {}
+        self.watches, self._watch_of, self._tiles_of = [], {}, {}
         for layer in self.layers:
             window = layer.layer_id == WINDOW
             watch = Watch(first_step, batch, self.pools.pages + 1, window, observed=scenario.step)
             self.watches.append(watch)
             for buffer in self._buffers(layer):
                 self._watch_of[buffer.data_ptr()] = watch
+                if scenario.attention.nz:
+                    self._tiles_of[buffer.data_ptr()] = buffer.shape[-1] // TILE
                 buffer.fill_(scenario.attention.fill)
             for request, start in zip(batch, starts, strict=True):
                 first = max(0, start + 1 - scenario.window) if window else 0
@@ -97,8 +101,10 @@ class Forward:
 
     def _hear(self, event: Event) -> None:
         """Tell the watch of the pool that the event is about; a copy of a pool is one that has just been written."""
-        if isinstance(event, TileWrite):  # no cache here is in the layout NZ
-            return
+        if isinstance(event, TileWrite):
+            if event.cache not in self._tiles_of:  # what is scattered in rows of 16 need not be a cache
+                return
+            event = event.slots(self._tiles_of[event.cache], self.pools.page_size)
         if event.cache in self._watch_of:
             self._latest = self._watch_of[event.cache]
         self._latest(event)
@@ -111,7 +117,12 @@ class Forward:
         of_layer = PageMap(scenario).swa_slot(own) if layer.layer_id == WINDOW else own
         places = torch.from_numpy(of_layer).to(self.device)
         for buffer, content in zip(self._buffers(layer), cached(scenario, own), strict=True):
-            buffer.view(-1, *content.shape[1:])[places] = self._tensor(content)
+            if scenario.attention is not None and scenario.attention.nz:
+                page_size, tiles = buffer.shape[1], buffer.shape[-1] // TILE
+                rows = self._tensor(content).view(-1, tiles, TILE)
+                buffer.view(-1, tiles, page_size, TILE)[places // page_size, :, places % page_size] = rows
+            else:
+                buffer.view(-1, *content.shape[1:])[places] = self._tensor(content)
 
     def _tensor(self, content: Values) -> torch.Tensor:
         return torch.from_numpy(content.copy()).to(self.device)

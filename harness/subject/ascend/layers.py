@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 
 from harness.scenario import MetadataScenario
-from harness.scenario.content import HEAD_SIZE, LATENT_SIZE, ROPE_SIZE, absorbed, output_size, softmax_scale
+from harness.scenario.content import HEAD_SIZE, LATENT_SIZE, ROPE_SIZE, TILE, absorbed, output_size, softmax_scale
+from harness.subject.ascend import releases
 
 
 def layers(scenario: MetadataScenario, projections: torch.Tensor | None) -> list[Any]:
@@ -76,15 +77,31 @@ def attend(
     if scenario.target != "mla":
         extra = {} if sinks is None else {"sinks": sinks}
         return _tensor(run(query.flatten(1), inputs.first, inputs.second, layer, forward_batch, **extra))
+    assert scenario.attention is not None
+    fused = scenario.attention.nz and not releases.pools_write_nz()
+    if fused:
+        _write_tiles(pool, layer.layer_id, forward_batch.out_cache_loc, latent, rope)
     if absorbed(scenario):
         nope, query_rope = query[..., :LATENT_SIZE].contiguous(), query[..., LATENT_SIZE:].contiguous()
         return _tensor(run(nope, latent, latent, layer, forward_batch, q_rope=query_rope, k_rope=rope))
     # The model writes the cache before it attends, and makes keys and values of the new tokens itself.
-    pool.set_kv_buffer(layer, forward_batch.out_cache_loc, latent, rope)
+    if not fused:
+        pool.set_kv_buffer(layer, forward_batch.out_cache_loc, latent, rope)
     projected = layer.kv_b_proj(latent)[0].view(len(latent), layer.tp_k_head_num, 2 * HEAD_SIZE)
     key_nope, value = projected[..., :HEAD_SIZE], projected[..., HEAD_SIZE:]
     key = torch.cat([key_nope, rope.expand(-1, layer.tp_k_head_num, -1)], dim=-1)
     return _tensor(run(query, key, value, layer, forward_batch, save_kv_cache=False))
+
+
+def _write_tiles(pool: Any, layer: int, slots: torch.Tensor, latent: torch.Tensor, rope: torch.Tensor) -> None:
+    """Stands in for the fused operators that write NZ (`mla_preprocess`, `npu_kv_rmsnorm_rope_cache`) up to 0.5.20."""
+    import torch_npu
+
+    caches = (
+        buffer.view(buffer.shape[0], -1, buffer.shape[1], TILE)
+        for buffer in (pool.get_key_buffer(layer), pool.get_value_buffer(layer))
+    )
+    torch_npu.npu_scatter_pa_kv_cache(latent, rope, *caches, slots, cache_mode="PA_NZ")
 
 
 def _tensor(output: Any) -> torch.Tensor:

@@ -5,6 +5,7 @@ Each entry says since when, and was read in the sources of 0.5.15 to 0.5.23.
 
 import ast
 import inspect
+import os
 import sys
 import textwrap
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
-from harness.scenario.capability import ABSENT_HOST
+from harness.scenario.capability import ABSENT_HOST, FIA_NZ
 from harness.scenario.metadata import SPARE_COLUMNS, MetadataScenario
 
 #: A group of one rank, as far as capturing a graph needs one.
@@ -78,13 +79,14 @@ def override_parallel() -> ExitStack:
 
 
 def capabilities() -> tuple[str, ...]:
-    """Algorithms that this release knows, and `absent-host` where the host mirror is optional (0.5.23).
+    """Algorithms that this release knows, `absent-host` where the host mirror is optional (0.5.23), and `fia-nz`.
 
     DSPARK counts from 0.5.18 on, where it may start on an NPU. DFLASH always counts, although 0.5.16 refuses it there:
     that refusal is a finding of its own, and what it hid is what users met one release before and two after.
     """
     from sglang.srt.arg_groups import speculative_hook
     from sglang.srt.environ import envs
+    from sglang.srt.hardware_backend.npu.attention import mla_preprocess
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
     known = [name for name in SpeculativeAlgorithm.__members__ if name != "NONE"]
@@ -92,7 +94,30 @@ def capabilities() -> tuple[str, ...]:
         known.remove("DSPARK")
     if hasattr(envs, "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS"):
         known.append(ABSENT_HOST)
+    if hasattr(mla_preprocess, "is_fia_nz"):
+        known.append(FIA_NZ)
     return tuple(sorted(known))
+
+
+def pools_write_nz() -> bool:
+    """Whether the MLA pool writes in the layout NZ itself (from 0.5.21), or the preprocessing of MLAPO has to."""
+    from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMLATokenToKVPool
+
+    return hasattr(NPUMLATokenToKVPool, "_set_fia_nz_kv_buffer")
+
+
+def choose_layout(nz: bool) -> None:
+    """Have MLA caches in the layout NZ, or not: sglang asks the environment once, and remembers.
+
+    Up to 0.5.20 NZ asks for MLAPO, with which the backend leaves writing to the preprocessing.
+    """
+    from sglang.srt.hardware_backend.npu.attention import mla_preprocess
+
+    os.environ["SGLANG_USE_FIA_NZ"] = str(int(nz))
+    os.environ["SGLANG_NPU_USE_MLAPO"] = str(int(nz and not pools_write_nz()))
+    for name in ("is_fia_nz", "is_mla_preprocess_enabled"):
+        if hasattr(mla_preprocess, name):
+            getattr(mla_preprocess, name).cache_clear()
 
 
 def constructed(kind: type, attribute: str, **names: Any) -> Any:

@@ -72,11 +72,25 @@ def _one_location_for_all_steps() -> None:
     eagle_utils.per_step_draft_out_cache_loc = wrong
 
 
+def _rows_in_nz() -> None:
+    """The MLA pool writes rows one after another into caches that are read in the layout NZ."""
+    from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMLATokenToKVPool
+
+    right = NPUMLATokenToKVPool.__init__
+
+    def wrong(self: Any, **arguments: Any) -> None:
+        right(self, **arguments)
+        self.use_fia_nz = False
+
+    NPUMLATokenToKVPool.__init__ = wrong
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     "one-slot-too-far": _one_slot_too_far,
     "frozen-lengths": _frozen_lengths,
     "steps-reversed": _steps_reversed,
     "one-location-for-all-steps": _one_location_for_all_steps,
+    "rows-in-nz": _rows_in_nz,
 }
 
 
