@@ -59,9 +59,9 @@ def finding(
 
     Algorithms whose workers and backend code are the same share a fingerprint (EAGLE and its relatives). Batches
     without exact host lengths have fingerprints of their own, since it takes an option to meet them. So have attention
-    kinds beside MHA where attention runs, by the operators that they select and the layout of their caches; a forward of
-    several draft tokens has but one path, but for the sinks of a replay: models with and without them have another name
-    for the lengths.
+    kinds beside MHA where attention runs, by the operators that they select and the layout of their caches; a forward
+    of several draft tokens has but one path, but for the sinks of a replay: models with and without them have another
+    name for the lengths.
     """
     family = FAMILY.get(scenario.algorithm, scenario.algorithm)
     parts = [check, field, family, scenario.executor, scenario.mode, relation_name]
