@@ -89,6 +89,8 @@ def _seen(observation: Observation) -> dict[str, str]:
             rows[prefix + name] = text if len(text) <= 60 else f"{text[:60]}… {list(array.shape)}"
         if seen.output is not None:
             rows[f"{prefix}output"] = f"float32 of shape {list(seen.output.shape)}"
+        for wait in seen.waits:
+            rows[f"{prefix}host waits at {wait.site}"] = f"{wait.reason}, {wait.count} times"
         for number_of_access, access in enumerate(seen.accesses):
             rows[f"{prefix}bad access {number_of_access}"] = access.sentence
         for changed in seen.changed:

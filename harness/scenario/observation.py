@@ -53,6 +53,14 @@ class BadAccess(msgspec.Struct, frozen=True, array_like=True):
     consequence: str
 
 
+class Wait(msgspec.Struct, frozen=True, array_like=True):
+    """How often one line of sglang (`site`) had the host wait for the device, and by what."""
+
+    reason: str
+    site: str
+    count: int
+
+
 class Changed(msgspec.Struct, frozen=True, array_like=True):
     """An input tensor that the call wrote to."""
 
@@ -68,7 +76,8 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     Besides the fields of `ForwardMetadata`, a graph round has `host_lengths`: the list that the graph runner
     hands to the captured operators before the replay. `never_built` names fields that this release has no code for;
     any other field that is missing is a reason to know nothing. Where attention runs, `output` has one row for each
-    query row, and `accesses` what the sanitizer objects to.
+    query row, and `accesses` what the sanitizer objects to. `waits` are the synchronisations of the round (of the
+    emulated device; a real one does not tell).
     """
 
     fields: dict[str, Array] = {}
@@ -77,6 +86,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
     output: Floats | None = None
     accesses: tuple[BadAccess, ...] = ()
+    waits: tuple[Wait, ...] = ()
 
 
 class Fault(msgspec.Struct, frozen=True):

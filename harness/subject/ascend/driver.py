@@ -12,6 +12,7 @@ import torch
 from msgspec.structs import replace
 
 import harness
+from harness.npu.synchronisation import counting
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.capability import missing
 from harness.scenario.observation import BadAccess, Fault, Observation, Seen
@@ -184,25 +185,33 @@ class Session:
         batch: Batch,
         executor: GraphExecutor | None,
     ) -> Seen:
-        output = None
+        made: torch.Tensor | None = None
         try:
             if self.forward is not None:
                 self.forward.prepare(scenario, requests)
-            if executor is None:
-                self.backend.init_forward_metadata(batch.forward_batch)
-                if self.forward is not None:
-                    output = self.forward.eager(scenario, requests, self.backend, batch.forward_batch)
-            elif self.forward is not None:
-                output = self.forward.watched(lambda: executor.attention(scenario, requests, batch))
-            else:
-                executor.replay(batch)
+            with counting() as counter:
+                if executor is None:
+                    self.backend.init_forward_metadata(batch.forward_batch)
+                    if self.forward is not None:
+                        made = self.forward.eager(scenario, requests, self.backend, batch.forward_batch)
+                elif self.forward is not None:
+                    made = self.forward.watched(lambda: executor.attention(scenario, requests, batch))
+                else:
+                    executor.replay(batch)
+            output = None if made is None else reading.floats(made)
         except Exception as error:
             message = _sglang_error(error)
             changed = () if DEVICE_LOST in message else reading.changed_inputs(batch)
             return Seen(changed=changed, error=message, accesses=self._bad_accesses())
         host_lengths = executor.host_lengths if executor is not None else None
         seen = reading.seen(scenario, requests, batch, self._metadata(scenario), host_lengths)
-        return replace(seen, never_built=self.never_built, output=output, accesses=self._bad_accesses())
+        return replace(
+            seen,
+            never_built=self.never_built,
+            output=output,
+            accesses=self._bad_accesses(),
+            waits=reading.waits(counter),
+        )
 
     def _bad_accesses(self) -> tuple[BadAccess, ...]:
         return self.forward.accesses if self.forward is not None else ()

@@ -10,7 +10,7 @@ from harness.npu.boundary import Event, SlotEvent, TileWrite, listening
 from harness.npu.dispatch import submit
 from harness.scenario import MetadataScenario, PageMap, Request
 from harness.scenario.content import TILE, Values, cached, output_size, projections, queries, sinks, slots
-from harness.scenario.observation import BadAccess, Floats
+from harness.scenario.observation import BadAccess
 from harness.subject.ascend.layers import Inputs, attend, layers
 from harness.subject.ascend.pools import Pools
 from harness.subject.ascend.steps import locations_of_step, new_positions, run_together
@@ -84,15 +84,17 @@ class Forward:
             outputs = [attend(run, layer, scenario, forward_batch, pool, inputs, self.sinks) for layer in self.layers]
         return torch.cat([output.reshape(len(inputs.queries), -1, output_size(scenario)) for output in outputs], dim=1)
 
-    def eager(self, scenario: MetadataScenario, batch: tuple[Request, ...], backend: Any, forward_batch: Any) -> Floats:
+    def eager(
+        self, scenario: MetadataScenario, batch: tuple[Request, ...], backend: Any, forward_batch: Any
+    ) -> torch.Tensor:
         """Attention of one round over the metadata that `backend` has built, every access watched."""
         inputs = self.inputs(scenario, batch)
         return self.watched(lambda: self.attend(scenario, backend, forward_batch, inputs))
 
-    def watched(self, step: Callable[[], torch.Tensor]) -> Floats:
-        """The output of `step`, with every access of it watched."""
+    def watched(self, step: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """The output of `step`, on the device, with every access of it watched."""
         with listening(self._hear):
-            return Floats.of(step().float().cpu().numpy())
+            return step()
 
     def _begin(self, step: MetadataScenario) -> None:
         """Tell the watches that the next events are about `step`; a graph says so again in every replay."""

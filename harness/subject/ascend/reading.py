@@ -1,12 +1,14 @@
 """Reading a backend's metadata into an observation."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
+from harness.npu.synchronisation import Synchronisation
 from harness.scenario import MetadataScenario, Request
-from harness.scenario.observation import Array, Changed, Seen
+from harness.scenario.observation import Array, Changed, Floats, Seen, Wait
 from harness.subject.ascend.batch import Batch
 
 #: Fields of `ForwardMetadata` that are reported as they are.
@@ -18,6 +20,8 @@ VECTORS = (
     "prefix_lens",
     "flatten_prefix_block_tables",
 )
+#: Where the lines of the driver are, as call sites name files.
+DRIVER = "ascend/"
 TABLES = ("block_tables", "block_tables_swa")
 
 
@@ -62,6 +66,18 @@ def pack(value: Any) -> Array:
         narrow = value.detach().to(torch.int32).cpu().contiguous()
         return Array(tuple(narrow.shape), narrow.numpy().tobytes())
     return Array.of(value)
+
+
+def floats(output: torch.Tensor) -> Floats:
+    """An output on the device, as it is reported."""
+    return Floats.of(output.float().cpu().numpy())
+
+
+def waits(counter: Mapping[Synchronisation, int]) -> tuple[Wait, ...]:
+    """The synchronisations of sglang's lines; those of the driver itself are none of a server's."""
+    return tuple(
+        Wait(noted.reason, noted.site, count) for noted, count in counter.items() if not noted.site.startswith(DRIVER)
+    )
 
 
 def changed_inputs(batch: Batch) -> tuple[Changed, ...]:

@@ -28,12 +28,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def right() -> Iterator[Supervisor]:
-    with Supervisor(resolve("0.5.23")) as supervisor:
-        yield supervisor
-
-
-@pytest.fixture(scope="module")
 def before_the_pool_wrote_it() -> Iterator[Supervisor]:
     """Where the fused operators of MLAPO write NZ, for which the driver stands in."""
     with Supervisor(resolve("0.5.20")) as supervisor:

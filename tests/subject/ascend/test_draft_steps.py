@@ -20,12 +20,6 @@ STEPS = range(3)
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def right() -> Iterator[Supervisor]:
-    with Supervisor(resolve("0.5.23")) as supervisor:
-        yield supervisor
-
-
 def scenario(target: Target, step: int, executor: Executor = "graph") -> MetadataScenario:
     """A draft of three steps that attend: a padded batch, whose second request crosses a page, and a full one."""
     return MetadataScenario(

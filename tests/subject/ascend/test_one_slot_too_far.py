@@ -29,12 +29,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def right() -> Iterator[Supervisor]:
-    with Supervisor(resolve("0.5.23")) as supervisor:
-        yield supervisor
-
-
-@pytest.fixture(scope="module")
 def planted() -> Iterator[Supervisor]:
     with Supervisor(resolve("0.5.23"), command=planted_in.command("one-slot-too-far")) as supervisor:
         yield supervisor
