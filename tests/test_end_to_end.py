@@ -38,7 +38,9 @@ def test_a_case_that_is_right_ends_with_status_0(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_check_finds_shrinks_and_writes_what_replay_reproduces_in_a_new_process(tmp_path: Path) -> None:
-    checked = harness("check", "--sglang", "0.5.18", "--fresh", "--json", "out.json", folder=tmp_path)
+    checked = harness(
+        "check", "--sglang", "0.5.18", "--group", "metadata", "--fresh", "--json", "out.json", folder=tmp_path
+    )
     document = json.loads((tmp_path / "out.json").read_text())
     fingerprint = "kv-lengths:seq_lens_cpu_int:DFLASH:eager:target_verify:block-added-again"
     (finding,) = (one for one in document["findings"] if one["fingerprint"] == fingerprint)
