@@ -6,13 +6,15 @@ from harness.errors import UsageError
 
 
 class Profile(NamedTuple):
-    """`examples` are drawn per cell; the sweep covers `sweep_blocks` draft tokens, batches of two if `sweep_pairs`.
+    """`examples` are drawn per cell, and `runs` where attention runs, which takes ten times as long.
 
+    The sweep covers `sweep_blocks` draft tokens, and batches of two if `sweep_pairs`.
     A derandomized profile draws the same scenarios every time, whatever the seed.
     """
 
     name: str
     examples: int
+    runs: int
     sweep_blocks: range
     sweep_pairs: bool
     derandomize: bool
@@ -21,9 +23,9 @@ class Profile(NamedTuple):
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("dev", 8, range(1, 17, 5), False, False),
-        Profile("pr", 20, range(1, 17, 5), True, True),
-        Profile("nightly", 600, range(1, 17), True, False),
+        Profile("dev", 8, 3, range(1, 17, 5), False, False),
+        Profile("pr", 20, 20, range(1, 17, 5), True, True),
+        Profile("nightly", 600, 600, range(1, 17), True, False),
     )
 }
 

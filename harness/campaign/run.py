@@ -132,7 +132,8 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
         progress(stage, number, len(hunts) + 1)
         selected = [check for check in checks if check.group in judging]
         database = example_database(plan.profile, stage)
-        hunt(Trial(supervisor.observe, selected, tally), strategy, plan.profile, plan.seed, database)
+        profile = plan.profile if "metadata" in judging else plan.profile._replace(examples=plan.profile.runs)
+        hunt(Trial(supervisor.observe, selected, tally), strategy, profile, plan.seed, database)
     if "metadata" in groups:
         progress("sweep", len(hunts), len(hunts) + 1)
         swept = sweep(plan.profile.sweep_blocks, plan.profile.sweep_pairs)

@@ -26,7 +26,7 @@ from tests.campaign import planted
 from tests.ideal import observation
 
 SOURCE = Source("0.5.18", "release", "/cache/0.5.18", "0.5.18")
-SMALL = Profile("small", examples=3, sweep_blocks=range(4, 5), sweep_pairs=False, derandomize=True)
+SMALL = Profile("small", examples=3, runs=3, sweep_blocks=range(4, 5), sweep_pairs=False, derandomize=True)
 THOROUGH = SMALL._replace(examples=15)  #: enough for every check to have something to say
 INFO = SubjectInfo("ascend", "0.5.18", "emulated", {}, ("DFLASH",), "", "0.5.18")
 GUARD = Plan(("guard",), SMALL, 0)
