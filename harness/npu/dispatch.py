@@ -31,14 +31,19 @@ _TAKES_HOST_INDICES = {"aten::index", "aten::index_put_", "aten::_index_put_impl
 
 
 @functools.cache
+def _written(operator: Any) -> tuple[Any, ...]:
+    """The arguments that are written to, in the order of the schema."""
+    arguments = operator._schema.arguments
+    return tuple(argument for argument in arguments if argument.alias_info and argument.alias_info.is_write)
+
+
+@functools.cache
 def _kind(operator: Any) -> Kind:
-    schema = operator._schema
-    written = [argument for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write]
     if torch.Tag.dynamic_output_shape in operator.tags or torch.Tag.data_dependent_output in operator.tags:
         return Kind.READ
-    if written:
+    if _written(operator):
         return Kind.WRITE
-    tensors = [result for result in schema.returns if "Tensor" in str(result.type)]
+    tensors = [result for result in operator._schema.returns if "Tensor" in str(result.type)]
     if not tensors:
         return Kind.READ
     return Kind.VIEW if any(result.alias_info for result in tensors) else Kind.MAKE
@@ -47,11 +52,7 @@ def _kind(operator: Any) -> Kind:
 @functools.cache
 def _outputs(operator: Any) -> tuple[str, ...]:
     """The arguments that are given to be written to, and may first have to be given a size."""
-    return tuple(
-        argument.name
-        for argument in operator._schema.arguments
-        if argument.kwarg_only and argument.alias_info and argument.alias_info.is_write
-    )
+    return tuple(argument.name for argument in _written(operator) if argument.kwarg_only)
 
 
 @functools.cache
@@ -186,11 +187,7 @@ def _write_later(operator: Any, call: Any, views: Views, args: list[Any], kwargs
     # What is returned are the arguments that are written to, in the order of the schema.
     schema = operator._schema
     given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
-    written = [
-        given.get(argument.name)
-        for argument in schema.arguments
-        if argument.alias_info and argument.alias_info.is_write
-    ]
+    written = [given.get(argument.name) for argument in _written(operator)]
     if not schema.returns:
         return None
     return views.back(written[0] if len(schema.returns) == 1 else tuple(written))

@@ -166,14 +166,14 @@ class Session:
                 return (seen,) * (len(scenario.rounds) * scenario.builds)
         results: list[Seen] = []
         for requests in scenario.rounds:
-            if results and DEVICE_LOST in results[-1].error:
-                # No batch can be put on a lost device: the next build would fail as the last one did.
-                results += [results[-1]] * scenario.builds
-                continue
-            batch = self.builder.build(scenario, requests, req_to_token)
+            batch: Batch | None = None
             for _ in range(scenario.builds):
-                lost = bool(results) and DEVICE_LOST in results[-1].error
-                results.append(results[-1] if lost else self._build(scenario, requests, batch, executor))
+                if results and DEVICE_LOST in results[-1].error:
+                    # Not even a batch can be put on a lost device: the next build would fail as the last one did.
+                    results.append(results[-1])
+                    continue
+                batch = batch or self.builder.build(scenario, requests, req_to_token)
+                results.append(self._build(scenario, requests, batch, executor))
         if executor is not None:
             executor.close()
         return tuple(results)
