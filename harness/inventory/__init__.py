@@ -1,1 +1,1 @@
-"""What the emulated NPU covers and what it assumes, as pages of `docs/` that ``python -m harness.inventory`` writes."""
+"""What is covered of a release, and what is assumed: pages of `docs/`, which ``python -m harness.inventory`` writes."""

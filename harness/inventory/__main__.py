@@ -2,15 +2,21 @@
 
 from pathlib import Path
 
-from harness.inventory import assumptions, operators
+from harness.inventory import assumptions, axes, history, operators
+from harness.inventory.classification import classification
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def main() -> None:
-    """Write `docs/assumptions.md` and `docs/operators.md`."""
+    """Write `docs/assumptions.md`, `docs/operators.md` and `docs/axes.md`, and record the names of the last."""
     (DOCS / "assumptions.md").write_text(assumptions.page(), encoding="utf-8")
     (DOCS / "operators.md").write_text(operators.page(), encoding="utf-8")
+    told = classification()
+    defaults = axes.sources(told)
+    changes = history.with_release(history.history(), told.release, defaults)
+    history.write(changes)
+    (DOCS / "axes.md").write_text(axes.page(defaults, changes, told), encoding="utf-8")
 
 
 if __name__ == "__main__":

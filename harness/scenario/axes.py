@@ -43,7 +43,7 @@ AXES: tuple[Axis, ...] = (
     Axis("chunked_prefill_size", "option", (-1, 128, 256)),
     Axis("enable_mixed_chunk", "option", (False, True), algorithms=("NONE", "EAGLE", "EAGLE3", "DFLASH")),
     Axis("max_running_requests", "option", (8, 2)),
-    Axis("max_total_tokens", "option", (None, 1024)),
+    Axis("max_total_tokens", "option", (4096, 1024)),
     Axis("schedule_policy", "option", ("fcfs", "lpm")),
     Axis("disable_radix_cache", "option", (False, True)),
     Axis("disable_overlap_schedule", "option", (False, True)),
