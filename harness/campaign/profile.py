@@ -8,6 +8,7 @@ from harness.errors import UsageError
 class Profile(NamedTuple):
     """`examples` are drawn per cell, and `runs` where attention runs, which takes ten times as long.
 
+    Of sessions, `sessions` are drawn per server, and `servers` are started for each algorithm and executor.
     The sweep covers `sweep_blocks` draft tokens, and batches of two if `sweep_pairs`.
     A derandomized profile draws the same scenarios every time, whatever the seed.
     """
@@ -15,6 +16,8 @@ class Profile(NamedTuple):
     name: str
     examples: int
     runs: int
+    sessions: int
+    servers: int
     sweep_blocks: range
     sweep_pairs: bool
     derandomize: bool
@@ -23,9 +26,9 @@ class Profile(NamedTuple):
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("dev", 8, 3, range(1, 17, 5), False, False),
-        Profile("pr", 20, 20, range(1, 17, 5), True, True),
-        Profile("nightly", 600, 600, range(1, 17), True, False),
+        Profile("dev", 8, 3, 3, 1, range(1, 17, 5), False, False),
+        Profile("pr", 20, 20, 6, 3, range(1, 17, 5), True, True),
+        Profile("nightly", 600, 600, 40, 99, range(1, 17), True, False),
     )
 }
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from hypothesis.strategies import SearchStrategy
@@ -18,10 +18,12 @@ from harness.checks.finding import Finding
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.checks.registry import CHECKS, checks_of
 from harness.errors import CannotJudge, Exit
-from harness.scenario import GateScenario, MetadataScenario
+from harness.inventory.axes import names_in
+from harness.scenario import GateScenario
 from harness.scenario.attention import attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.case import Case
+from harness.scenario.session_strategies import servers, sessions
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
 from harness.shadow.overhead import Overhead
@@ -127,12 +129,12 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
         for device in (*SUPPORTED, *UNSUPPORTED):
             for finding in trial.judge(GateScenario(device)):
                 tally.keep(finding)
-    hunts = _hunts(supervisor.info.capabilities, groups)
-    for number, (stage, strategy, judging) in enumerate(hunts):
+    hunts = _hunts(supervisor, plan.profile, groups)
+    for number, (stage, strategy, judging, examples) in enumerate(hunts):
         progress(stage, number, len(hunts) + 1)
         selected = [check for check in checks if check.group in judging]
         database = example_database(plan.profile, stage)
-        profile = plan.profile if "metadata" in judging else plan.profile._replace(examples=plan.profile.runs)
+        profile = plan.profile._replace(examples=examples)
         hunt(Trial(supervisor.observe, selected, tally), strategy, profile, plan.seed, database)
     if "metadata" in groups:
         progress("sweep", len(hunts), len(hunts) + 1)
@@ -141,18 +143,27 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
     progress("done", len(hunts) + 1, len(hunts) + 1)
 
 
-Hunt = tuple[str, SearchStrategy[MetadataScenario], Collection[str]]
+Hunt = tuple[str, SearchStrategy[Any], Collection[str], int]
 
 
-def _hunts(capabilities: Collection[str], groups: Collection[str]) -> list[Hunt]:
-    """What to search, under which name, and for which groups: metadata as such, and where attention runs over it."""
+def _hunts(supervisor: Supervisor, profile: Profile, groups: Collection[str]) -> list[Hunt]:
+    """What to search, under which name, for which groups and with how many examples.
+
+    Metadata as such, where attention runs over it, and sessions server by server.
+    """
+    capabilities = supervisor.info.capabilities
     hunts: list[Hunt] = []
     if "metadata" in groups:
-        hunts += [(str(cell), scenarios(cell, capabilities), ("metadata",)) for cell in cells(capabilities)]
+        named = [(str(cell), scenarios(cell, capabilities)) for cell in cells(capabilities)]
+        hunts += [(name, strategy, ("metadata",), profile.examples) for name, strategy in named]
     running = [group for group in ATTENTION_GROUPS if group in groups]
     if running:
         named = [(f"{cell} attention", attention_scenarios(cell, capabilities)) for cell in cells(capabilities)]
-        hunts += [(name, strategy, running) for name, strategy in named]
+        hunts += [(name, strategy, running, profile.runs) for name, strategy in named]
+    if "sessions" in groups:
+        known = names_in(Path(supervisor.source.path))
+        drawn = [(str(server), sessions(server)) for server in servers(capabilities, known, profile.servers)]
+        hunts += [(name, strategy, ("sessions",), profile.sessions) for name, strategy in drawn]
     return hunts
 
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from harness.checks.finding import Finding
-from harness.scenario import MetadataScenario
+from harness.scenario import MetadataScenario, SessionScenario
 from harness.scenario.convention import FAMILY
 from harness.scenario.metadata import Attention
 
@@ -78,3 +78,31 @@ def _selecting(scenario: MetadataScenario, attention: Attention) -> Attention:
     if scenario.mode in SELECTING:
         return attention
     return replace(attention, fia=False, sinks=attention.sinks and scenario.executor == "graph")
+
+
+def session_where(scenario: SessionScenario, visit: int | None = None) -> str:
+    """The session in brackets: its server, and the request that is meant."""
+    parts: list[str] = [scenario.executor, scenario.algorithm, scenario.target]
+    if scenario.subject != "worker":
+        parts.append(scenario.subject)
+    if scenario.gate_lifted:
+        parts.append("device gate lifted")
+    parts += [f"{name}={value}" for name, value in (*scenario.options, *scenario.environment)]
+    if visit is not None:
+        asked = scenario.visits[visit]
+        parts.append(f"prompt={asked.length}")
+    parts.append("1 request" if len(scenario.visits) == 1 else f"{len(scenario.visits)} requests")
+    return ", ".join(parts)
+
+
+def session_finding(
+    check: str, field: str, relation_name: str, scenario: SessionScenario, message: str, meaning: str
+) -> Finding:
+    """Build a finding of a session; its fingerprint has the algorithm and the executor, and no option."""
+    family = FAMILY.get(scenario.algorithm, scenario.algorithm)
+    parts = [check, field, family, scenario.executor, "session", relation_name]
+    if scenario.target != "mha":
+        parts.append(scenario.target)
+    if scenario.gate_lifted:
+        parts.append("gate-lifted")
+    return Finding(check, ":".join(parts), scenario.algorithm, scenario.executor, "session", message, meaning, scenario)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
-from harness.inventory.classification import Classification, Kind, Varied, Verdict, is_rule, verdicts
+from harness.inventory.classification import Classification, Kind, Varied, Verdict, classification, is_rule, verdicts
 from harness.inventory.history import History, names, releases_with
 from harness.inventory.options import options, switches
 from harness.scenario.axes import AXES, Axis
@@ -84,6 +84,11 @@ Below `sglang/srt`; a variable whose name is not written out where it is read is
 def found(root: Path, told: Classification) -> dict[str, str]:
     """The options and switches of the sglang whose `sglang/srt` is `root`, and the default of each."""
     return options(root) | switches(root, tuple(told.read))
+
+
+def names_in(path: Path) -> set[str]:
+    """The names of the options and switches of the sglang in `path`."""
+    return set(found(path / "sglang" / "srt", classification()))
 
 
 def sources(told: Classification) -> dict[str, str]:

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from harness.checks.check import Check
 from harness.checks.finding import Outcome, Verdict
-from harness.scenario import MetadataScenario, Scenario
-from harness.scenario.observation import Observation
+from harness.scenario import GateScenario, Scenario, SessionScenario
+from harness.scenario.observation import Observation, SessionSeen
 from harness.subject.frames import SubjectInfo
 
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.UNKNOWN: "yellow", Verdict.NOT_RUN: "dim"}
@@ -50,7 +50,9 @@ def show_replay(console: Console, scenario: Scenario, replays: Sequence[Replayed
 
 def describe(scenario: Scenario) -> list[str]:
     """The scenario in a few lines."""
-    if not isinstance(scenario, MetadataScenario):
+    if isinstance(scenario, SessionScenario):
+        return _session(scenario)
+    if isinstance(scenario, GateScenario):
         return [f"start {scenario.algorithm} with device={scenario.device!r}"]
     pool = scenario.pool
     lines = [
@@ -70,7 +72,42 @@ def describe(scenario: Scenario) -> list[str]:
     return lines
 
 
+def _session(scenario: SessionScenario) -> list[str]:
+    server = f"{scenario.algorithm}, {scenario.executor}, target {scenario.target}, by the {scenario.subject}"
+    lifted = ", device gate lifted" if scenario.gate_lifted else ""
+    lines = [f"session: {server}{lifted}; never-written KV slots hold {scenario.fill}"]
+    settings = [f"{name}={value}" for name, value in (*scenario.options, *scenario.environment)]
+    if settings:
+        lines.append(f"with {', '.join(settings)}")
+    for number, visit in enumerate(scenario.visits):
+        aborted = f", aborted at turn {visit.aborted}" if visit.aborted else ""
+        heat = f", temperature {visit.temperature / 100}" if visit.temperature else ""
+        shared = f"text {visit.text}, the last {min(visit.own, visit.length)} its own"
+        asked = f"{visit.length} tokens ({shared}), asks for {visit.new_tokens}{heat}{aborted}"
+        lines.append(f"visit {number} at turn {visit.arrives}: {asked}")
+    return lines
+
+
+def _seen_session(seen: SessionSeen) -> dict[str, str]:
+    rows = {"turns": str(seen.turns), "forwards": str(len(seen.forwards))}
+    if seen.error:
+        rows["error"] = seen.error
+    for number, answer in enumerate(seen.answers):
+        accepted = f", {len(answer.tokens) / answer.verifies:.2f} tokens a verify" if answer.verifies else ""
+        text = f"{list(answer.tokens)}"
+        rows[f"answer {number}"] = f"{text if len(text) <= 60 else f'{text[:60]}…'} {answer.finished}{accepted}"
+    for number, access in enumerate(seen.accesses[:3]):
+        rows[f"bad access {number}"] = access.sentence
+    for number, problem in enumerate(seen.accounts[:3]):
+        rows[f"books {number}"] = problem
+    for changed in seen.rewritten[:3]:
+        rows[f"{changed.name} written"] = f"{list(changed.before)} → {list(changed.after)}"
+    return rows
+
+
 def _seen(observation: Observation) -> dict[str, str]:
+    if observation.session is not None:
+        return _seen_session(observation.session)
     if observation.fault is not None:
         rows = {"fault": f"{observation.fault.cause}: {observation.fault.reason}"}
         if observation.fault.last_words:

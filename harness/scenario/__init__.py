@@ -2,7 +2,8 @@
 
 from harness.scenario.gate import GateScenario
 from harness.scenario.metadata import MetadataScenario, PageMap, Pool, Request
+from harness.scenario.session import SessionScenario
 
-Scenario = MetadataScenario | GateScenario
+Scenario = MetadataScenario | GateScenario | SessionScenario
 
-__all__ = ["GateScenario", "MetadataScenario", "PageMap", "Pool", "Request", "Scenario"]
+__all__ = ["GateScenario", "MetadataScenario", "PageMap", "Pool", "Request", "Scenario", "SessionScenario"]

@@ -106,9 +106,62 @@ class Fault(msgspec.Struct, frozen=True):
         return next((line.strip() for line in reversed(self.stderr.splitlines()) if line.strip()), "")
 
 
+class Forward(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One forward of a session, for each request of its batch (`visits`: their numbers in the scenario).
+
+    `device` are the lengths in the device tensor `seq_lens`, `host` those published in `seq_lens_cpu`, `new_tokens` the
+    tokens of an extend. `block` is D. `reads` are the KV lengths that attention was told, as many tuples as there were
+    different ones, in order.
+    """
+
+    turn: int
+    draft: bool
+    mode: str
+    visits: tuple[int, ...]
+    device: tuple[int, ...]
+    host: tuple[int, ...] | None = None
+    new_tokens: tuple[int, ...] = ()
+    block: int = 0
+    replayed: bool = False
+    reads: tuple[tuple[int, ...], ...] = ()
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one visit of a session got.
+
+    `tokens` are those generated up to its end, `finished` the kind of its end, "" where there is none. Of speculation:
+    `verifies` counts the verify steps, `accepted[k]` how many of them accepted k draft tokens. `overshoot` counts
+    tokens that were generated beyond the end, `retractions` how often the request was put back.
+    """
+
+    tokens: tuple[int, ...] = ()
+    finished: str = ""
+    verifies: int = 0
+    accepted: tuple[int, ...] = ()
+    overshoot: int = 0
+    retractions: int = 0
+
+
+class SessionSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One session, up to its end or to what ended it: `error`, at the turn `turns`.
+
+    `accounts` says of each turn at which pages were lost, or held by two, which ones; `rewritten` names what a step
+    published and a later one wrote to.
+    """
+
+    turns: int
+    forwards: tuple[Forward, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    accesses: tuple[BadAccess, ...] = ()
+    accounts: tuple[str, ...] = ()
+    rewritten: tuple[Changed, ...] = ()
+    error: str = ""
+
+
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What came back for one scenario: one `Seen` for each round and build, in order, or a fault."""
 
     seen: tuple[Seen, ...] = ()
+    session: SessionSeen | None = None
     verdict: str = ""  #: of a gate scenario: "accepted", or the sentence of the refusal
     fault: Fault | None = None

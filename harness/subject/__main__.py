@@ -2,12 +2,13 @@
 
 import os
 import sys
+from collections.abc import Callable
 
 import msgspec
 
 from harness.scenario.observation import Fault
 from harness.subject.frames import Hello, write_frame
-from harness.subject.template import Template
+from harness.subject.template import Driver, Template
 
 
 def main() -> None:
@@ -16,15 +17,24 @@ def main() -> None:
     replies = os.dup(1)
     os.dup2(2, 1)
     try:
-        from harness.subject.ascend.driver import Driver, prepare
+        from harness.subject.ascend import driver as ascend
 
-        info = prepare(path, device)
+        info = ascend.prepare(path, device)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         write_frame(replies, msgspec.msgpack.encode(Hello(fault=Fault("driver", reason))))
         raise
     write_frame(replies, msgspec.msgpack.encode(Hello(info=info)))
-    Template(lambda: Driver(info).observe).serve(0, replies)
+
+    def prepared(stage: str) -> Callable[[], Driver]:
+        if not stage:
+            return lambda: ascend.Driver(info).observe
+        from harness.subject.session import driver as session
+
+        session.prepare()
+        return lambda: session.SessionDriver().observe
+
+    Template(prepared).serve(0, replies)
 
 
 if __name__ == "__main__":

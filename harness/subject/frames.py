@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from harness.scenario import Scenario
+from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Fault, Observation
 from harness.shadow.overhead import Overhead
 
@@ -44,10 +44,14 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 
 
 class Observe(msgspec.Struct, frozen=True, tag=True):
-    """Run these scenarios; `limit` is the time for all of them together, in seconds."""
+    """Run these scenarios; `limit` is the time for all of them together, in seconds.
+
+    `stage` says which worker they are for (`stage_of`).
+    """
 
     limit: float
     scenarios: tuple[Scenario, ...]
+    stage: str = ""
 
 
 class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -67,6 +71,13 @@ class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
         """Whether this is as long as an answer to so many scenarios may be."""
         count = len(self.observations)
         return 0 < count <= scenarios if self.last else count == scenarios
+
+
+def stage_of(scenario: Scenario) -> str:
+    """Which worker a scenario is for: one for each server that sessions need, and one for all other scenarios."""
+    if not isinstance(scenario, SessionScenario):
+        return ""
+    return msgspec.json.encode(scenario.server).decode()
 
 
 class ProtocolError(Exception):

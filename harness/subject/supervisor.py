@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +27,7 @@ from harness.subject.frames import (
     ProtocolError,
     SubjectInfo,
     read_frame,
+    stage_of,
     write_frame,
 )
 from harness.subject.losses import Losses
@@ -34,6 +36,7 @@ from harness.subject.source import Source
 
 START_LIMIT = 180.0  #: seconds to import sglang on a slow machine
 STEP_LIMIT = 30.0  #: seconds for one scenario, thousands of times what one takes
+SESSION_LIMIT = 240.0  #: seconds to start a server and to play one session, some ten times what it takes
 STDERR_TAIL = 4000  #: characters of the subject's stderr that a fault keeps
 
 
@@ -83,7 +86,7 @@ class Supervisor:
     def _ask(self, scenarios: Sequence[Scenario]) -> list[Observation]:
         observations: list[Observation] = []
         while len(observations) < len(scenarios):
-            rest = scenarios[len(observations) :]
+            rest = _of_one_stage(scenarios[len(observations) :])
             answer = self._exchange(rest)
             if answer.fault is None:
                 observations += answer.observations
@@ -113,7 +116,9 @@ class Supervisor:
         """Send one frame. The answer has a fault or an observation for each scenario, fewer where the device went."""
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
-        message = Observe(STEP_LIMIT + len(scenarios) * 0.1, tuple(scenarios))
+        stage = stage_of(scenarios[0])
+        limit = SESSION_LIMIT * len(scenarios) if stage else STEP_LIMIT + len(scenarios) * 0.1
+        message = Observe(limit, tuple(scenarios), stage)
         self.said = self.stderr.seek(0, os.SEEK_END)
         self.pending.write(scenarios)
         try:
@@ -226,3 +231,9 @@ class Supervisor:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self.pending.clear()  # nothing is wrong with the scenario: somebody has changed their mind
         self.close()
+
+
+def _of_one_stage(scenarios: Sequence[Scenario]) -> Sequence[Scenario]:
+    """The first of `scenarios`, as far as they are for one worker."""
+    stage = stage_of(scenarios[0])
+    return list(takewhile(lambda one: stage_of(one) == stage, scenarios))

@@ -1,4 +1,4 @@
-"""The warm template: it imports sglang once and forks a worker for the scenarios.
+"""The warm template: it imports sglang once and forks a worker for the scenarios, one for each stage.
 
 The worker does the work; the template passes frames through and watches. A worker that crashes or hangs is an
 observation (`Fault`), and the next worker is forked in milliseconds instead of the ten seconds of an import.
@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
@@ -29,13 +30,17 @@ from harness.subject.frames import (
 
 PR_SET_PDEATHSIG = 1  #: of <sys/prctl.h>
 
+#: Workers that are kept; a worker that serves sessions has a server of its own.
+MOST_WORKERS = 3
+
 Driver = Callable[[Observe], Observed]
 
 
-class _FrameLimit(msgspec.Struct, tag="Observe"):
+class _Head(msgspec.Struct, tag="Observe"):
     """The part of an `Observe` that the template needs; the scenarios stay undecoded."""
 
     limit: float
+    stage: str = ""
 
 
 class _Last(msgspec.Struct, tag="Observed"):
@@ -45,17 +50,18 @@ class _Last(msgspec.Struct, tag="Observed"):
 
 
 class Template:
-    """Forks workers that run `driver`, one at a time."""
+    """Forks a worker for each stage, which runs the driver that `prepare(stage)` knows how to make.
 
-    def __init__(self, make_driver: Callable[[], Driver]) -> None:
-        self.make_driver = make_driver
-        self.worker = 0
-        self.connection: socket.socket | None = None
+    `prepare` is called in the template, where it may import but not touch the device; what it returns in the worker.
+    """
+
+    def __init__(self, prepare: Callable[[str], Callable[[], Driver]]) -> None:
+        self.prepare = prepare
+        self.workers: OrderedDict[str, _Worker] = OrderedDict()
 
     def serve(self, requests: int, replies: int) -> None:
         """Answer frames from descriptor `requests` on descriptor `replies` until the other side closes."""
         gc.collect()
-        gc.freeze()
         while True:
             try:
                 frame = read_frame(requests)
@@ -65,65 +71,85 @@ class Template:
             write_frame(replies, self._answer(frame))
 
     def _answer(self, frame: bytes) -> bytes:
-        limit = msgspec.msgpack.decode(frame, type=_FrameLimit).limit
-        if self.connection is None:
-            self._fork()
-        assert self.connection is not None
-        descriptor = self.connection.fileno()
+        head = msgspec.msgpack.decode(frame, type=_Head)
+        worker = self._worker(head.stage)
         try:
-            write_frame(descriptor, frame)
-            answer = read_frame(descriptor, limit)
+            answer = worker.ask(frame, head.limit)
             if msgspec.msgpack.decode(answer, type=_Last).last:
-                self.stop()
+                self._forget(head.stage)
             return answer
         except DeadlineError:
-            fault = Fault("hang", f"no answer within {limit:g} s")
-            self.stop()
+            fault = Fault("hang", f"no answer within {head.limit:g} s")
+            self._forget(head.stage)
         except (ProtocolError, OSError):
-            fault = Fault("crash", self._how_it_ended())
+            fault = Fault("crash", worker.how_it_ended())
+            self._forget(head.stage)
         return msgspec.msgpack.encode(Observed(fault=fault))
 
-    def _fork(self) -> None:
-        here, there = socket.socketpair()
-        self.worker = os.fork()
-        if self.worker == 0:
-            here.close()
+    def _worker(self, stage: str) -> "_Worker":
+        if stage not in self.workers:
+            while len(self.workers) >= MOST_WORKERS:
+                self._forget(next(iter(self.workers)))
+            make_driver = self.prepare(stage)
+            gc.freeze()
+            self.workers[stage] = _Worker(make_driver)
+        self.workers.move_to_end(stage)
+        return self.workers[stage]
+
+    def _forget(self, stage: str) -> None:
+        self.workers.pop(stage).stop()
+
+    def stop(self) -> None:
+        """End every worker."""
+        for stage in list(self.workers):
+            self._forget(stage)
+
+
+class _Worker:
+    """A forked process, and the connection to it."""
+
+    def __init__(self, make_driver: Callable[[], Driver]) -> None:
+        self.connection, there = socket.socketpair()
+        self.running = True
+        self.process = os.fork()
+        if self.process == 0:
+            self.connection.close()
             _die_with_parent()
             try:
-                _work(self.make_driver(), there.fileno())
+                _work(make_driver(), there.fileno())
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
         there.close()
-        self.connection = here
 
-    def _how_it_ended(self) -> str:
+    def ask(self, frame: bytes, limit: float) -> bytes:
+        """The answer to `frame`; raises DeadlineError, and ProtocolError or OSError where the worker is no more."""
+        descriptor = self.connection.fileno()
+        write_frame(descriptor, frame)
+        return read_frame(descriptor, limit)
+
+    def how_it_ended(self) -> str:
         """The worker has closed its end: it is dead or dying, or else it is put to an end."""
         for _ in range(50):
-            ended, status = os.waitpid(self.worker, os.WNOHANG)
+            ended, status = os.waitpid(self.process, os.WNOHANG)
             if ended:
                 break
             time.sleep(0.01)
         else:
-            os.kill(self.worker, signal.SIGKILL)
-            _, status = os.waitpid(self.worker, 0)
-        self._forget()
+            os.kill(self.process, signal.SIGKILL)
+            _, status = os.waitpid(self.process, 0)
+        self.running = False
         if os.WIFSIGNALED(status):
             return f"the subject was killed by {signal.Signals(os.WTERMSIG(status)).name}"
         return f"the subject ended with status {os.waitstatus_to_exitcode(status)}"
 
     def stop(self) -> None:
-        """End the worker, if there is one."""
-        if self.connection is not None:
-            os.kill(self.worker, signal.SIGKILL)
-            os.waitpid(self.worker, 0)
-            self._forget()
-
-    def _forget(self) -> None:
-        assert self.connection is not None
+        """End the worker, unless it has ended."""
+        if self.running:
+            os.kill(self.process, signal.SIGKILL)
+            os.waitpid(self.process, 0)
         self.connection.close()
-        self.connection = None
 
 
 def _die_with_parent() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from harness.subject.ascend import releases
 from harness.subject.ascend.layers import Inputs
-from harness.subject.ascend.stand_in import StandIn
+from harness.subject.blame import StandIn
 
 
 class Graphs:

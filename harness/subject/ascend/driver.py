@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-import traceback
 from collections import OrderedDict
 from functools import partial
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-import harness
 from harness.npu.synchronisation import counting
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.capability import missing
@@ -22,14 +20,10 @@ from harness.subject.ascend.batch import Batch, BatchBuilder
 from harness.subject.ascend.forward import Forward
 from harness.subject.ascend.pools import Pools
 from harness.subject.ascend.replay import GraphExecutor
-from harness.subject.ascend.stand_in import DEVICE, is_gap, model_runner, server_args
+from harness.subject.ascend.stand_in import DEVICE, model_runner, server_args
+from harness.subject.blame import DEVICE_LOST, out_of_memory, sglang_error, where
 from harness.subject.frames import Observe, Observed, SubjectInfo
 
-#: Where the harness itself lies, to tell its frames from those of sglang.
-HARNESS = os.path.dirname(harness.__file__) + os.sep
-EMULATED_DEVICE = os.path.join(HARNESS, "npu", "")
-#: The runtime's number for an address out of range; after it every call of the process fails.
-DEVICE_LOST = "507015"
 #: Backends kept warm; each holds about 12 MiB of masks, and a multi-step draft has one backend a step.
 WARM_BACKENDS = 16
 
@@ -96,13 +90,12 @@ class Driver:
         try:
             if isinstance(scenario, GateScenario):
                 return gate.ask(scenario)
+            assert isinstance(scenario, MetadataScenario)
             return Observation(self._session(scenario).run(scenario))
         except Exception as error:
-            if _out_of_memory(error):
+            if out_of_memory(error):
                 raise
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{os.path.basename(last.filename)}:{last.lineno}"
-            return Observation(fault=Fault("driver", f"{type(error).__name__}: {error} ({where})"))
+            return Observation(fault=Fault("driver", f"{type(error).__name__}: {error} ({where(error)})"))
 
     def _session(self, scenario: MetadataScenario) -> "Session":
         pool = scenario.pool
@@ -162,7 +155,7 @@ class Session:
             try:
                 executor = GraphExecutor(scenario, self.backend, self.model_runner, self.builder, self.forward)
             except Exception as error:
-                seen = Seen(error=_sglang_error(error))
+                seen = Seen(error=sglang_error(error))
                 return (seen,) * (len(scenario.rounds) * scenario.builds)
         results: list[Seen] = []
         for requests in scenario.rounds:
@@ -200,7 +193,7 @@ class Session:
                     executor.replay(batch)
             output = None if made is None else reading.floats(made)
         except Exception as error:
-            message = _sglang_error(error)
+            message = sglang_error(error)
             changed = () if DEVICE_LOST in message else reading.changed_inputs(batch)
             return Seen(changed=changed, error=message, accesses=self._bad_accesses())
         host_lengths = executor.host_lengths if executor is not None else None
@@ -225,40 +218,3 @@ class Session:
 
 def _choose_layout(scenario: MetadataScenario) -> None:
     releases.choose_layout(scenario.attention is not None and scenario.attention.nz)
-
-
-def _sglang_error(error: Exception) -> str:
-    """What sglang raised, as an observation; an error of the driver's own making is raised again instead.
-
-    It is the driver's where a stand-in lacks something, where something is not emulated, or where the innermost of the
-    two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for, also where
-    the driver is the next to use a device that is lost. Memory that runs out is nobody's: the worker ends by it, and
-    the scenario is asked again.
-    """
-    if _out_of_memory(error):
-        raise error
-    lines = str(error).strip().splitlines()
-    message = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
-    if DEVICE_LOST in message:
-        return message
-    owners = ("harness" if frame.filename.startswith(HARNESS) else "sglang" for frame in _own_frames(error))
-    if is_gap(error) or isinstance(error, NotImplementedError) or next(owners, "harness") == "harness":
-        raise error
-    return message
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Whether the host has no memory left (Python and torch say so in different ways), or the device."""
-    words = ("out of memory", "can't allocate memory")
-    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
-
-
-def _own_frames(error: Exception) -> list[traceback.FrameSummary]:
-    """The frames of sglang and of the harness, innermost first; those of torch and of the device are left out."""
-    frames = traceback.extract_tb(error.__traceback__)[::-1]
-    marks = (HARNESS, f"{os.sep}sglang{os.sep}")
-    return [
-        frame
-        for frame in frames
-        if any(mark in frame.filename for mark in marks) and not frame.filename.startswith(EMULATED_DEVICE)
-    ]

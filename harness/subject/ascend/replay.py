@@ -17,8 +17,8 @@ from harness.subject.ascend import releases
 from harness.subject.ascend.batch import Batch, BatchBuilder
 from harness.subject.ascend.captured import CapturedAttention, Graphs
 from harness.subject.ascend.forward import Forward
-from harness.subject.ascend.stand_in import StandIn
 from harness.subject.ascend.steps import run_together, steps_of
+from harness.subject.blame import StandIn
 
 
 class Buffers(StandIn):

@@ -3,25 +3,15 @@
 An attribute that a new release reads and that is missing here is a gap of the driver, never a finding.
 """
 
-from types import SimpleNamespace
 from typing import Any
 
 from harness.scenario import content
 from harness.scenario.metadata import MetadataScenario
 from harness.subject.ascend import releases
 from harness.subject.ascend.pools import DTYPE, HEAD_SIZE, HEADS, Pools, latent_sizes
+from harness.subject.blame import StandIn
 
 DEVICE = "npu"
-
-
-class StandIn(SimpleNamespace):
-    """An object of the harness where sglang expects one of its own."""
-
-
-def is_gap(error: Exception) -> bool:
-    """Whether `error` says that a stand-in lacks an attribute; marked objects of sglang count, too (`stands_in`)."""
-    owner = getattr(error, "obj", None)
-    return isinstance(error, AttributeError) and (isinstance(owner, StandIn) or hasattr(owner, "stands_in"))
 
 
 def server_args(scenario: MetadataScenario) -> Any:

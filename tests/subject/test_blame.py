@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from harness.scenario import GateScenario
+from harness.subject import blame
 from harness.subject.ascend import driver
-from harness.subject.ascend.stand_in import StandIn
+from harness.subject.blame import StandIn
 from harness.subject.frames import Observe, SubjectInfo
 
 SGLANG = """
@@ -42,12 +43,12 @@ def raised(function, *arguments) -> Exception:
 
 
 def test_what_sglang_raises_is_an_observation(sglang: ModuleType) -> None:
-    assert driver._sglang_error(raised(sglang.fails)) == "IndexError: list index out of range"
+    assert blame.sglang_error(raised(sglang.fails)) == "IndexError: list index out of range"
 
 
 def test_an_attribute_that_a_stand_in_lacks_is_the_drivers(sglang: ModuleType) -> None:
     with pytest.raises(AttributeError, match="something_new"):
-        driver._sglang_error(raised(sglang.asks, StandIn()))
+        blame.sglang_error(raised(sglang.asks, StandIn()))
 
 
 def test_an_attribute_that_a_marked_object_of_sglang_lacks_is_the_drivers(sglang: ModuleType) -> None:
@@ -55,23 +56,23 @@ def test_an_attribute_that_a_marked_object_of_sglang_lacks_is_the_drivers(sglang
         stands_in = True
 
     with pytest.raises(AttributeError, match="something_new"):
-        driver._sglang_error(raised(sglang.asks, Runner()))
+        blame.sglang_error(raised(sglang.asks, Runner()))
 
 
 def test_an_error_of_the_harness_that_sglang_called_is_the_drivers(sglang: ModuleType) -> None:
     with pytest.raises(AttributeError, match="__traceback__"):
-        driver._sglang_error(raised(sglang.calls, lambda: driver._own_frames(None)))
+        blame.sglang_error(raised(sglang.calls, lambda: blame._own_frames(None)))
 
 
 def test_an_error_without_sglang_on_the_stack_is_the_drivers() -> None:
     with pytest.raises(ZeroDivisionError):
-        driver._sglang_error(raised(lambda: 1 / 0))
+        blame.sglang_error(raised(lambda: 1 / 0))
 
 
 def test_what_the_emulated_device_refuses_is_sglangs(sglang: ModuleType) -> None:
     from harness.npu import fault
 
-    assert driver._sglang_error(raised(sglang.calls, lambda: fault.fail("operator", "a page"))) == (
+    assert blame.sglang_error(raised(sglang.calls, lambda: fault.fail("operator", "a page"))) == (
         "DeviceFault: operator: error code 507015, aicore exception: the DDR address of the MTE instruction is out of "
         "range (a page)"
     )
@@ -81,7 +82,7 @@ def test_an_operator_that_is_not_emulated_is_the_drivers(sglang: ModuleType) -> 
     from harness.npu.registry import Stub
 
     with pytest.raises(NotImplementedError, match="npu_new_operator"):
-        driver._sglang_error(raised(sglang.calls, Stub("npu_new_operator")))
+        blame.sglang_error(raised(sglang.calls, Stub("npu_new_operator")))
 
 
 def no_memory() -> None:
@@ -97,7 +98,7 @@ def test_memory_that_runs_out_in_sglang_is_no_observation_and_ends_the_worker(
     sglang: ModuleType, take: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises((MemoryError, RuntimeError)):
-        driver._sglang_error(raised(sglang.calls, take))
+        blame.sglang_error(raised(sglang.calls, take))
 
     own = driver.Driver.__new__(driver.Driver)
     own.info = SubjectInfo("ascend", "", "emulated", {}, ("DFLASH",))

@@ -1,0 +1,118 @@
+"""What the visitors of a session get: the target's own tokens, and honest numbers of acceptance."""
+
+from collections.abc import Sequence
+
+from harness.checks.check import Check
+from harness.checks.finding import NOT_RUN, Finding, Outcome, failed
+from harness.checks.noise import bound
+from harness.checks.session_server import is_session, seen_of
+from harness.checks.wording import session_finding, session_where
+from harness.reference.session import answer
+from harness.scenario import Scenario, SessionScenario
+from harness.scenario.observation import Answer, Observation
+
+#: The noise of logits: of two that are nearer to one another, either may be the greatest.
+FLOOR = "emulated/float32/logits"
+
+
+def _lossless(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
+    """Speculation, the batch, pages, prefixes, overlap and graphs may not change a greedy answer."""
+    assert isinstance(scenario, SessionScenario)
+    outcome = NOT_RUN
+    for visit, got in enumerate(seen_of(observations[0]).answers):
+        if scenario.visits[visit].temperature or not got.tokens:
+            continue
+        outcome = failed()
+        right = answer(scenario, visit)
+        for place, (token, expected) in enumerate(zip(got.tokens, right.tokens, strict=False)):
+            if token == expected:
+                continue
+            if right.gaps[place] <= 2 * bound(FLOOR):
+                break  # a near-tie: what comes after it answers another text
+            message = (
+                f"token {place} of visit {visit} is {token}, but the target alone generates {expected} "
+                f"(its logit is {right.gaps[place]:.3g} above the next) [{session_where(scenario, visit)}]"
+            )
+            meaning = "with speculation the model answers something else than without"
+            return failed(session_finding("session-lossless", "tokens", "differ", scenario, message, meaning))
+    return outcome
+
+
+def _complete(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
+    """Who was not aborted gets as many tokens as it asked for."""
+    assert isinstance(scenario, SessionScenario)
+    seen = seen_of(observations[0])
+    if seen.error:
+        return NOT_RUN
+    for visit, got in enumerate(seen.answers):
+        asked = scenario.visits[visit]
+        if not got.finished:
+            words = f"visit {visit} is never finished: it has {len(got.tokens)} of {asked.new_tokens} tokens"
+            return failed(_incomplete(scenario, visit, words, "unfinished"))
+        if not asked.aborted and len(got.tokens) != asked.new_tokens:
+            words = f"visit {visit} gets {len(got.tokens)} tokens, but asked for {asked.new_tokens} ({got.finished})"
+            return failed(_incomplete(scenario, visit, words, "wrong-count"))
+    return failed()
+
+
+def _incomplete(scenario: SessionScenario, visit: int, words: str, relation: str) -> Finding:
+    message = f"{words} [{session_where(scenario, visit)}]"
+    meaning = "a request hangs, or its answer is cut short"
+    return session_finding("session-complete", "answers", relation, scenario, message, meaning)
+
+
+def _acceptance(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
+    """Identities that hold whatever is accepted."""
+    assert isinstance(scenario, SessionScenario)
+    seen = seen_of(observations[0])
+    block = max((forward.block for forward in seen.forwards), default=0)
+    outcome = NOT_RUN
+    for visit, got in enumerate(seen.answers):
+        if not got.verifies:
+            continue
+        outcome = failed()
+        for words, relation in _broken(got, block):
+            message = f"visit {visit} {words} [{session_where(scenario, visit)}]"
+            meaning = "the acceptance that the server reports is not the one it had"
+            return failed(session_finding("session-acceptance", "counts", relation, scenario, message, meaning))
+    return outcome
+
+
+def _broken(got: Answer, block: int) -> list[tuple[str, str]]:
+    """The identities that do not hold for an answer."""
+    steps = sum(got.accepted)
+    committed = sum((accepted + 1) * count for accepted, count in enumerate(got.accepted))
+    made = len(got.tokens) + got.overshoot - 1 - got.retractions
+    broken = []
+    if len(got.accepted) > block:
+        broken.append((f"accepts {len(got.accepted) - 1} of {block - 1} draft tokens", "rate-above-one"))
+    if steps != got.verifies:
+        broken.append((f"counts {steps} steps by accepted tokens, and {got.verifies} verifies", "steps"))
+    if committed != made:
+        broken.append((f"counts {committed} tokens of its verifies, and they made {made}", "tokens"))
+    return broken
+
+
+CHECKS = (
+    Check(
+        "session-lossless",
+        "sessions",
+        "A greedy answer is the target's own, token by token, whatever the draft, the batch and the server options.",
+        is_session,
+        _lossless,
+    ),
+    Check(
+        "session-complete",
+        "sessions",
+        "Every request ends, with as many tokens as it asked for unless it was aborted.",
+        is_session,
+        _complete,
+    ),
+    Check(
+        "session-acceptance",
+        "sessions",
+        "Accepted draft tokens are 0 to D - 1 a verify, and with their bonus they are the tokens of the answer.",
+        is_session,
+        _acceptance,
+    ),
+)

@@ -1,0 +1,102 @@
+"""Strategies for sessions: a state machine of requests that come, share prefixes, are aborted and end."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, get_args
+
+from hypothesis import strategies as st
+
+from harness.scenario.axes import AXES, EXCLUDED, session_axes
+from harness.scenario.covering import Value, covering
+from harness.scenario.metadata import Algorithm, Executor, Target
+from harness.scenario.session import SessionScenario, Visit
+
+#: Algorithms with a draft for the trained target (and NONE, which needs none), that an NPU may start.
+ALGORITHMS: tuple[Algorithm, ...] = ("DFLASH", "EAGLE", "NONE")
+#: Of the server, where no option says otherwise.
+CONTEXT_LENGTH = 1024
+PAGE_SIZE = 128
+MOST_VISITS = 5
+#: Prompts are no longer than the texts that the models were trained on.
+LONGEST_PROMPT = 380
+MOST_TOKENS = 24
+TEXTS = 4
+
+
+class Server(NamedTuple):
+    """What sessions are drawn for: an algorithm, an executor, a target, and one row of the covering."""
+
+    algorithm: Algorithm
+    executor: Executor
+    target: Target
+    row: tuple[tuple[str, Value], ...]
+
+    def __str__(self) -> str:
+        varied = [f"{name}={value}" for name, value in self.row]
+        return " ".join(["session", self.algorithm, self.executor, self.target, *varied])
+
+    @property
+    def options(self) -> tuple[tuple[str, int | float | str | bool], ...]:
+        """Server options that the row varies."""
+        return tuple((name, value) for name, value in self.row if value is not None and _kind(name) == "option")
+
+    @property
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        """Environment switches that the row varies."""
+        return tuple((name, str(value)) for name, value in self.row if _kind(name) == "environment")
+
+
+def _kind(name: str) -> str:
+    return next(axis.kind for axis in AXES if axis.name == name)
+
+
+def servers(algorithms: Collection[str], known: Collection[str], rows: int) -> Iterator[Server]:
+    """The servers that sessions run on, at most `rows` for each algorithm and executor.
+
+    `algorithms` and `known` are the algorithms and the names of options and switches that the sglang has. The first row
+    has every axis at its first value; a row names what differs from it.
+    """
+    for algorithm in ALGORITHMS:
+        if algorithm not in (*algorithms, "NONE"):
+            continue
+        axes = session_axes(algorithm, "mha", known)
+        for executor in get_args(Executor):
+            for row in covering(axes, EXCLUDED)[:rows]:
+                varied = tuple((name, value) for name, value in row.items() if value != axes[name][0])
+                yield Server(algorithm, executor, "mha", varied)
+
+
+@st.composite
+def sessions(draw: st.DrawFn, server: Server) -> SessionScenario:
+    """Sessions on `server`: at every turn nothing happens, or a request comes, or one that has come is aborted.
+
+    Lengths lie around the ends of pages and of the context; half of the prompts share their beginning with another one.
+    """
+    options = dict(server.options)
+    context = int(options.get("context_length", CONTEXT_LENGTH))
+    page = int(options.get("page_size", PAGE_SIZE))
+    visits: list[Visit] = []
+    turn = 0
+    for _ in range(draw(st.integers(1, MOST_VISITS), label="visits")):
+        turn += draw(st.integers(0, 6), label="turns")
+        length = draw(_lengths(page, min(context - 8, LONGEST_PROMPT), [visit.length for visit in visits]))
+        aborted = draw(st.sampled_from((0, 0, 0, turn + 1, turn + 3)), label="aborted")
+        visits.append(
+            Visit(
+                length=length,
+                new_tokens=draw(st.integers(1, MOST_TOKENS), label="new tokens"),
+                text=draw(st.integers(0, TEXTS - 1), label="text"),
+                own=draw(st.integers(0, min(length, page + 1)), label="own"),
+                arrives=turn,
+                aborted=aborted,
+            )
+        )
+    return SessionScenario(
+        server.algorithm, tuple(visits), server.executor, server.target, "worker", server.options, server.environment
+    )
+
+
+def _lengths(page: int, longest: int, others: Sequence[int]) -> st.SearchStrategy[int]:
+    """Prompt lengths: short ones, those around the ends of pages, those of other prompts, and the longest."""
+    edges = [end + near for end in range(page, longest + 1, page) for near in (-8, -1, 0, 1)]
+    special = [length for length in (*edges, *others, longest) if 1 <= length <= longest]
+    return st.one_of(st.integers(1, 12), st.sampled_from(special), st.integers(1, longest))

@@ -1,0 +1,1 @@
+"""The session subject: the release's own scheduler and workers, driven turn by turn."""

@@ -1,0 +1,48 @@
+"""The server arguments and the environment of a session's server."""
+
+import os
+from typing import Any
+
+from harness.scenario.axes import AXES
+from harness.scenario.models import MODELS
+from harness.scenario.session import SessionScenario
+
+#: What every server has; sglang derives what is named neither here nor by an axis.
+FIXED: dict[str, Any] = {
+    "device": "npu",
+    "attention_backend": "ascend",
+    "dtype": "float32",
+    "mem_fraction_static": 0.5,
+    "sampling_backend": "pytorch",
+    "skip_tokenizer_init": True,
+    "random_seed": 1,
+    "log_level": "error",
+}
+#: Algorithms with a draft that decodes step by step: one branch a step, and a block that is one longer.
+STEPPING = ("EAGLE", "EAGLE3", "STANDALONE")
+#: Graphs are captured for batches up to this size; larger ones run eagerly.
+LARGEST_BUCKET = 4
+
+
+def server_arguments(scenario: SessionScenario) -> dict[str, Any]:
+    """Keyword arguments for `ServerArgs`: of every axis the value of the scenario, or else its first."""
+    models = MODELS[scenario.target]
+    axes = [axis for axis in AXES if axis.kind == "option" and axis.applies(scenario.algorithm, scenario.target)]
+    arguments = FIXED | {axis.name: axis.values[0] for axis in axes if axis.values[0] is not None}
+    arguments |= dict(scenario.options) | {"model_path": str(models / "target")}
+    if scenario.executor == "graph":
+        arguments["cuda_graph_max_bs_decode"] = LARGEST_BUCKET
+    else:
+        arguments["disable_cuda_graph"] = True
+    if scenario.algorithm != "NONE":
+        arguments["speculative_algorithm"] = scenario.algorithm
+        arguments["speculative_draft_model_path"] = str(models / scenario.algorithm)
+    if scenario.algorithm in STEPPING:
+        arguments["speculative_eagle_topk"] = 1
+        arguments["speculative_num_draft_tokens"] = arguments["speculative_num_steps"] + 1
+    return arguments
+
+
+def set_environment(scenario: SessionScenario) -> None:
+    """Set the switches of the scenario, for this process and those that it starts."""
+    os.environ.update(scenario.environment)

@@ -1,0 +1,153 @@
+"""Watching the forwards of a session: what is published, what attention is told, and what the sanitizer objects to."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from harness.npu.boundary import AttentionRead, CacheWrite, Event
+from harness.scenario.observation import BadAccess, Changed, Forward
+from harness.shadow.ledger import Ledger, Row
+from harness.subject.session.numbers import Integers, integers
+
+#: Accesses and changes that are kept of a session: the first ones say what is wrong.
+ENOUGH = 20
+#: What a forward publishes, and must leave as it is.
+PUBLISHED = ("seq_lens_cpu", "seq_lens", "req_pool_indices")
+#: Forward modes of sglang by the names of docs/contract.md, for the target and for its draft.
+_MODES = {
+    "EXTEND": ("extend", "extend"),
+    "MIXED": ("mixed", "mixed"),
+    "SPLIT_PREFILL": ("extend", "extend"),
+    "DECODE": ("decode", "draft_decode"),
+    "TARGET_VERIFY": ("target_verify", "draft_block"),
+    "DRAFT_EXTEND": ("draft_extend", "draft_extend"),
+    "DRAFT_EXTEND_V2": ("draft_extend", "draft_extend"),
+    "IDLE": ("idle", "idle"),
+}
+
+
+class Watch:
+    """Listens at the operator boundary, and stands around the forwards of both models.
+
+    `visit_of` finds the number of a visit by its row in the pool.
+    """
+
+    def __init__(self, visit_of: Callable[[int], int]) -> None:
+        self.visit_of = visit_of
+        self.turn = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A new session: nothing is written yet."""
+        self.ledger = Ledger()
+        self.forwards: list[Forward] = []
+        self.accesses: dict[BadAccess, None] = {}
+        self.rewritten: list[Changed] = []
+        self._now: _Now | None = None
+
+    def around(self, runner_of: Callable[[Any], Any], call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, a method that takes a forward batch first, watched; `runner_of` finds the runner of its object."""
+
+        @functools.wraps(call)
+        def watched(owner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._now is not None:
+                return call(owner, forward_batch, *args, **kwargs)
+            self._now = _Now(runner_of(owner), forward_batch, self)
+            self.ledger.step += 1
+            before = {name: _copy(getattr(forward_batch, name, None)) for name in PUBLISHED}
+            try:
+                return call(owner, forward_batch, *args, **kwargs)
+            finally:
+                now, self._now = self._now, None
+                self.forwards.append(now.forward)
+                self._compare(now.forward, before, forward_batch)
+
+        return watched
+
+    def replaying(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, a method that replays a graph, noted."""
+
+        @functools.wraps(call)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            if self._now is not None:
+                self._now.forward = replace(self._now.forward, replayed=True)
+            return call(*args, **kwargs)
+
+        return noted
+
+    def __call__(self, event: Event) -> None:
+        """An operator is about to read or write the KV cache."""
+        now = self._now
+        if isinstance(event, AttentionRead):
+            if now is not None and now.forward.visits:
+                now.note(event)
+                self._object(self.ledger.read(event, now.rows, now.table))
+        elif isinstance(event, CacheWrite):
+            rows = now.rows if now is not None and not now.forward.draft else None
+            self._object(self.ledger.write(event, self.page_size, rows, now.table if now is not None else _NOBODY))
+
+    def _object(self, violations: list[Any]) -> None:
+        for bad in violations:
+            if len(self.accesses) < ENOUGH:
+                mode = self._now.forward.mode if self._now is not None else "between forwards"
+                sentence = f"{mode}, turn {self.turn}: {bad.sentence()}"
+                self.accesses[BadAccess(bad.kind, sentence, bad.consequence)] = None
+
+    def _compare(self, forward: Forward, before: dict[str, Integers | None], forward_batch: Any) -> None:
+        for name, old in before.items():
+            new = _copy(getattr(forward_batch, name, None))
+            if old is None or new is None or len(self.rewritten) >= ENOUGH or old.shape != new.shape:
+                continue
+            if (old != new).any():
+                dtype = str(getattr(forward_batch, name).dtype).removeprefix("torch.")
+                where = f"{forward.mode} {name}"
+                self.rewritten.append(Changed(where, dtype, tuple(old.tolist()), tuple(new.tolist())))
+
+    page_size = 1
+
+
+class _Now:
+    """The forward that is running: its batch as rows of the pool."""
+
+    def __init__(self, runner: Any, batch: Any, watch: Watch) -> None:
+        draft = bool(runner.is_draft_worker)
+        mode = _MODES.get(batch.forward_mode.name, (batch.forward_mode.name.lower(),) * 2)[draft]
+        live = 0 if mode == "idle" else int(batch.batch_size)
+        rows = integers(batch.req_pool_indices)[:live].tolist()
+        device = integers(batch.seq_lens)[:live].tolist()
+        host = None if batch.seq_lens_cpu is None else tuple(integers(batch.seq_lens_cpu)[:live].tolist())
+        added = getattr(batch, "extend_seq_lens_cpu", None)
+        new_tokens = () if added is None or mode not in ("extend", "mixed") else tuple(integers(added)[:live].tolist())
+        block = int(getattr(batch.spec_info, "draft_token_num", 0) or 0) if batch.spec_info is not None else 0
+        visits = tuple(watch.visit_of(row) for row in rows)
+        self.table: Integers = integers(runner.req_to_token_pool.req_to_token)
+        self.forward = Forward(watch.turn, draft, mode, visits, tuple(device), host, new_tokens, block)
+        self.rows = [
+            Row(row, *_writable(mode, length, new, block))
+            for row, length, new in zip(rows, device, new_tokens or (0,) * live, strict=True)
+        ]
+
+    def note(self, event: AttentionRead) -> None:
+        """Keep the KV lengths that attention is told, if they are new."""
+        told = tuple(event.kv_lengths)
+        if told not in self.forward.reads:
+            self.forward = replace(self.forward, reads=(*self.forward.reads, told))
+
+
+def _writable(mode: str, length: int, new: int, block: int) -> tuple[int, int]:
+    """The positions that a forward of the target writes."""
+    if mode in ("extend", "mixed"):
+        return length - new, length
+    if mode == "decode":
+        return length - 1, length
+    return length, length + block
+
+
+def _copy(value: Any) -> Integers | None:
+    return integers(value) if isinstance(value, torch.Tensor) else None
+
+
+_NOBODY: Integers = integers([[0]])
