@@ -7,7 +7,7 @@ from harness.checks.finding import NOT_RUN, Finding, Outcome, failed
 from harness.checks.noise import bound
 from harness.checks.session_server import is_session, seen_of
 from harness.checks.wording import session_finding, session_where
-from harness.reference.session import answer
+from harness.reference.session import answer, answer_length, tokens_of_extends
 from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Answer, Observation
 
@@ -39,18 +39,20 @@ def _lossless(scenario: Scenario, observations: Sequence[Observation]) -> Outcom
 
 
 def _complete(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
-    """Who was not aborted gets as many tokens as it asked for."""
+    """Who was not aborted gets as many tokens as it asked for, or as the context has room for."""
     assert isinstance(scenario, SessionScenario)
     seen = seen_of(observations[0])
     if seen.error:
         return NOT_RUN
     for visit, got in enumerate(seen.answers):
-        asked = scenario.visits[visit]
+        if scenario.visits[visit].aborted:
+            continue
+        expected = answer_length(scenario, visit)
         if not got.finished:
-            words = f"visit {visit} is never finished: it has {len(got.tokens)} of {asked.new_tokens} tokens"
+            words = f"visit {visit} is never finished: it has {len(got.tokens)} of {expected} tokens"
             return failed(_incomplete(scenario, visit, words, "unfinished"))
-        if not asked.aborted and len(got.tokens) != asked.new_tokens:
-            words = f"visit {visit} gets {len(got.tokens)} tokens, but asked for {asked.new_tokens} ({got.finished})"
+        if len(got.tokens) != expected:
+            words = f"visit {visit} gets {len(got.tokens)} tokens, but should get {expected} ({got.finished})"
             return failed(_incomplete(scenario, visit, words, "wrong-count"))
     return failed()
 
@@ -71,24 +73,24 @@ def _acceptance(scenario: Scenario, observations: Sequence[Observation]) -> Outc
         if not got.verifies:
             continue
         outcome = failed()
-        for words, relation in _broken(got, block):
+        for words, relation in _broken(got, block, tokens_of_extends(scenario, seen.forwards, visit)):
             message = f"visit {visit} {words} [{session_where(scenario, visit)}]"
             meaning = "the acceptance that the server reports is not the one it had"
             return failed(session_finding("session-acceptance", "counts", relation, scenario, message, meaning))
     return outcome
 
 
-def _broken(got: Answer, block: int) -> list[tuple[str, str]]:
-    """The identities that do not hold for an answer."""
+def _broken(got: Answer, block: int, of_extends: int) -> list[tuple[str, str]]:
+    """The identities that do not hold for an answer, of whose tokens so many came from no verify."""
     steps = sum(got.accepted)
     committed = sum((accepted + 1) * count for accepted, count in enumerate(got.accepted))
-    made = len(got.tokens) + got.overshoot - 1 - got.retractions
+    made = len(got.tokens) + got.overshoot - of_extends
     broken = []
     if len(got.accepted) > block:
         broken.append((f"accepts {len(got.accepted) - 1} of {block - 1} draft tokens", "rate-above-one"))
     if steps != got.verifies:
         broken.append((f"counts {steps} steps by accepted tokens, and {got.verifies} verifies", "steps"))
-    if committed != made:
+    if committed != made and not got.retractions:
         broken.append((f"counts {committed} tokens of its verifies, and they made {made}", "tokens"))
     return broken
 

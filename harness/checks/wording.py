@@ -95,14 +95,24 @@ def session_where(scenario: SessionScenario, visit: int | None = None) -> str:
     return ", ".join(parts)
 
 
+#: Options under which a worker publishes in another way: their usual values, and their marks in a fingerprint.
+_MARKS: dict[str, tuple[object, str]] = {
+    "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS": ("1", "absent-host"),
+    "speculative_draft_window_size": (None, "draft-window"),
+    "enable_mixed_chunk": (False, "mixed"),
+}
+
+
 def session_finding(
     check: str, field: str, relation_name: str, scenario: SessionScenario, message: str, meaning: str
 ) -> Finding:
-    """Build a finding of a session; its fingerprint has the algorithm and the executor, and no option."""
+    """Build a finding of a session; of the options its fingerprint has those that change how the worker publishes."""
     family = FAMILY.get(scenario.algorithm, scenario.algorithm)
     parts = [check, field, family, scenario.executor, "session", relation_name]
     if scenario.target != "mha":
         parts.append(scenario.target)
+    settings = dict((*scenario.options, *scenario.environment))
+    parts += [mark for name, (value, mark) in _MARKS.items() if settings.get(name, value) != value]
     if scenario.gate_lifted:
         parts.append("gate-lifted")
     return Finding(check, ":".join(parts), scenario.algorithm, scenario.executor, "session", message, meaning, scenario)

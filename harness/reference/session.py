@@ -8,7 +8,7 @@ from harness.scenario.convention import CONVENTION, DFLASH_FAMILY
 from harness.scenario.models import MODELS
 from harness.scenario.observation import Forward
 from harness.scenario.prompts import prompt
-from harness.scenario.session import SessionScenario
+from harness.scenario.session import SessionScenario, context_length
 
 Lengths = tuple[int, ...]
 
@@ -56,6 +56,22 @@ def answer(scenario: SessionScenario, visit: int) -> Greedy:
     """What the target generates for a visit, by itself and one token after the other."""
     asked = scenario.visits[visit]
     return greedy(target(scenario), tuple(prompt(asked, visit)), asked.new_tokens)
+
+
+def answer_length(scenario: SessionScenario, visit: int) -> int:
+    """How many tokens a visit gets: sglang keeps two positions of the context free (0.5.15 to 0.5.23)."""
+    asked = scenario.visits[visit]
+    return min(asked.new_tokens, context_length(scenario) - 2 - asked.length)
+
+
+def tokens_of_extends(scenario: SessionScenario, forwards: Sequence[Forward], visit: int) -> int:
+    """How many tokens of a visit came from no verify: one of each extend that reaches the end of what it has.
+
+    In a mixed batch, requests that are being decoded ride in an extend.
+    """
+    own = [forward for forward in forwards if not forward.draft and visit in forward.visits]
+    lengths = [forward.device[forward.visits.index(visit)] for forward in own if forward.mode in ("extend", "mixed")]
+    return sum(length >= scenario.visits[visit].length for length in lengths)
 
 
 def target(scenario: SessionScenario) -> Path:

@@ -39,7 +39,7 @@ class Axis(NamedTuple):
 AXES: tuple[Axis, ...] = (
     Axis("page_size", "option", (128, 64, 16), targets=("mha", "swa")),
     Axis("page_size", "option", (128, 16), targets=("mla",)),  # the operators of MLA take no other
-    Axis("context_length", "option", (None, 256)),
+    Axis("context_length", "option", (1024, 256)),
     Axis("chunked_prefill_size", "option", (-1, 128, 256)),
     Axis("enable_mixed_chunk", "option", (False, True), algorithms=("NONE", "EAGLE", "EAGLE3", "DFLASH")),
     Axis("max_running_requests", "option", (8, 2)),

@@ -12,6 +12,8 @@ from harness.scenario.metadata import Algorithm, Executor, Target
 
 #: Who answers: the scheduler with its workers in one process, or `sglang.Engine` with all its processes.
 Subject = Literal["worker", "engine"]
+#: Of a server without another `context_length`.
+CONTEXT_LENGTH = 1024
 Option = tuple[str, int | float | str | bool]
 
 
@@ -63,3 +65,8 @@ class SessionScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
             self.environment,
             self.gate_lifted,
         )
+
+
+def context_length(scenario: SessionScenario) -> int:
+    """Positions that a request of the session can have."""
+    return int(dict(scenario.options).get("context_length", CONTEXT_LENGTH))

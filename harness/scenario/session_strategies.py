@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from harness.scenario.axes import AXES, EXCLUDED, session_axes
 from harness.scenario.covering import Value, covering
 from harness.scenario.metadata import Algorithm, Executor, Target
-from harness.scenario.session import SessionScenario, Visit
+from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, Visit
 
 #: Algorithms with a draft for the trained target (and NONE, which needs none), that an NPU may start.
 ALGORITHMS: tuple[Algorithm, ...] = ("DFLASH", "EAGLE", "NONE")
 #: Of the server, where no option says otherwise.
-CONTEXT_LENGTH = 1024
 PAGE_SIZE = 128
 MOST_VISITS = 5
 #: Prompts are no longer than the texts that the models were trained on.
