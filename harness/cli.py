@@ -42,6 +42,8 @@ Device = Annotated[str, typer.Option("--device", help="emulated or npu.")]
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="Search and shrink everything anew, also what a pinned case shows already.")
 ]
+First = Annotated[Optional[str], typer.Option("--from", metavar="REL", help="Oldest release; 0.5.15.")]
+Last = Annotated[Optional[str], typer.Option("--to", metavar="REL", help="Newest release; the newest there is.")]
 Through = Annotated[
     Optional[str],
     typer.Option(
@@ -71,10 +73,8 @@ def check(
 
 @app.command()
 def scan(
-    first: Annotated[Optional[str], typer.Option("--from", metavar="REL", help="Oldest release; 0.5.15.")] = None,
-    last: Annotated[
-        Optional[str], typer.Option("--to", metavar="REL", help="Newest release; the newest there is.")
-    ] = None,
+    first: First = None,
+    last: Last = None,
     group: Groups = None,
     profile: ProfileName = "dev",
     seed: Seed = None,
@@ -83,6 +83,18 @@ def scan(
 ) -> None:
     """Run the checks on every release of a range, and show where each finding comes and goes."""
     raise typer.Exit(commands.scan(first, last, group or [], profile, seed, fresh, json))
+
+
+@app.command()
+def acceptance(
+    first: First = None,
+    last: Last = None,
+    algorithm: Annotated[
+        Optional[list[str]], typer.Option("--algorithm", metavar="NAME", help="DFLASH or EAGLE; both.")
+    ] = None,
+) -> None:
+    """Show how much of its draft each release accepts, with the same trained models on the same prompts."""
+    raise typer.Exit(commands.acceptance(first, last, algorithm or []))
 
 
 @app.command()

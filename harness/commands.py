@@ -13,6 +13,8 @@ from rich.table import Table
 
 from harness.bisect.scan import scan as scan_releases
 from harness.bisect.transitions import transitions
+from harness.campaign.acceptance import DRAFTED
+from harness.campaign.acceptance import acceptance as measure_acceptance
 from harness.campaign.profile import profile_named
 from harness.campaign.run import Plan, Run
 from harness.campaign.run import run as run_plan
@@ -25,6 +27,7 @@ from harness.errors import CannotJudge, Exit, ReaderGone, UsageError
 from harness.files import write_atomically
 from harness.npu.presence import EMULATE
 from harness.report import json as json_report
+from harness.report.acceptance import show_acceptance
 from harness.report.comparison import Replayed, show_replay
 from harness.report.junit import junit as junit_report
 from harness.report.progress import Bars
@@ -93,6 +96,19 @@ def scan(
     if json_file is not None:
         write_atomically(json_file, json_report.encode(json_report.scan_document(runs, changes)))
     return combined(runs)
+
+
+def acceptance(first: str | None, last: str | None, algorithms: Sequence[str]) -> Exit:
+    """Show how much of its draft each release from `first` to `last` accepts; answers that are wrong are findings."""
+    for algorithm in algorithms:
+        if algorithm not in DRAFTED:
+            raise UsageError(f"there is no trained draft for {algorithm!r}: there is one for {', '.join(DRAFTED)}.")
+    asked = [algorithm for algorithm in DRAFTED if not algorithms or algorithm in algorithms]
+    with Bars(Console(stderr=True)) as bars:
+        sources = [resolve(release, bars.note) for release in wheels.releases_between(first, last, bars.note)]
+        found = measure_acceptance(sources, asked, bars.note)
+    show_acceptance(_output(), found)
+    return Exit.FINDINGS if any(one.wrong or one.error for one in found) else Exit.PASSED
 
 
 def combined(runs: Sequence[Run]) -> Exit:

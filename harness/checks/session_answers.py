@@ -15,6 +15,18 @@ from harness.scenario.observation import Answer, Observation
 FLOOR = "emulated/float32/logits"
 
 
+def first_difference(scenario: SessionScenario, visit: int, got: Answer) -> int | None:
+    """The place of the first token that is not the target's own, or None.
+
+    After a near-tie, where another token is as good, what comes is the answer to another text.
+    """
+    right = answer(scenario, visit)
+    for place, (token, expected) in enumerate(zip(got.tokens, right.tokens, strict=False)):
+        if token != expected:
+            return place if right.gaps[place] > 2 * bound(FLOOR) else None
+    return None
+
+
 def _lossless(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     """Speculation, the batch, pages, prefixes, overlap and graphs may not change a greedy answer."""
     assert isinstance(scenario, SessionScenario)
@@ -23,15 +35,13 @@ def _lossless(scenario: Scenario, observations: Sequence[Observation]) -> Outcom
         if scenario.visits[visit].temperature or not got.tokens:
             continue
         outcome = failed()
-        right = answer(scenario, visit)
-        for place, (token, expected) in enumerate(zip(got.tokens, right.tokens, strict=False)):
-            if token == expected:
-                continue
-            if right.gaps[place] <= 2 * bound(FLOOR):
-                break  # a near-tie: what comes after it answers another text
+        place = first_difference(scenario, visit, got)
+        if place is not None:
+            right = answer(scenario, visit)
             message = (
-                f"token {place} of visit {visit} is {token}, but the target alone generates {expected} "
-                f"(its logit is {right.gaps[place]:.3g} above the next) [{session_where(scenario, visit)}]"
+                f"token {place} of visit {visit} is {got.tokens[place]}, but the target alone generates "
+                f"{right.tokens[place]} (its logit is {right.gaps[place]:.3g} above the next) "
+                f"[{session_where(scenario, visit)}]"
             )
             meaning = "with speculation the model answers something else than without"
             return failed(session_finding("session-lossless", "tokens", "differ", scenario, message, meaning))
