@@ -8,6 +8,7 @@ from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
 from harness.campaign.profile import Profile
+from harness.campaign.simplify import simplified
 from harness.campaign.trial import Trial
 from harness.checks.finding import Finding
 from harness.errors import CannotJudge
@@ -50,7 +51,8 @@ def hunt(
             raise search.lost
         if search.smallest is None:
             return
-        for finding in trial.judge(search.smallest.scenario):
+        simplest = simplified(trial, search.smallest)
+        for finding in trial.judge(simplest.scenario):
             known.add(finding.fingerprint)
             trial.tally.keep(finding)
 

@@ -46,4 +46,5 @@ class Tally:
 def size(finding: Finding) -> tuple[int, int]:
     """Order of scenarios from simple to complicated: requests first, then the length of the JSON."""
     rounds = getattr(finding.scenario, "rounds", ())
-    return sum(len(batch) for batch in rounds), len(msgspec.json.encode(finding.scenario))
+    requests = sum(len(batch) for batch in rounds) + len(getattr(finding.scenario, "visits", ()))
+    return requests, len(msgspec.json.encode(finding.scenario))

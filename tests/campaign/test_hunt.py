@@ -22,7 +22,9 @@ from harness.scenario.observation import Fault, Observation
 from harness.scenario.strategies import scenarios
 from tests.campaign import planted
 
-PROFILE = Profile("test", examples=20, runs=20, sessions=2, servers=1, sweep_blocks=range(0), sweep_pairs=False, derandomize=False)
+PROFILE = Profile(
+    "test", examples=20, runs=20, sessions=2, servers=1, sweep_blocks=range(0), sweep_pairs=False, derandomize=False
+)
 LENGTHS = "kv-lengths:seq_lens_cpu_int:DFLASH:eager:target_verify"
 QUERIES = "query-lengths:actual_seq_lengths_q:DFLASH:eager:target_verify:cumulative-wrong"
 
