@@ -77,6 +77,8 @@ def _acceptance(scenario: Scenario, observations: Sequence[Observation]) -> Outc
     """Identities that hold whatever is accepted."""
     assert isinstance(scenario, SessionScenario)
     seen = seen_of(observations[0])
+    if seen.error:
+        return NOT_RUN  # a verify may be counted already, and its tokens not
     block = max((forward.block for forward in seen.forwards), default=0)
     outcome = NOT_RUN
     for visit, got in enumerate(seen.answers):
