@@ -1,12 +1,13 @@
 """The bench: one subject for the whole run, the judging of scenarios, and the known findings of its release."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import pytest
 
 from harness.campaign.run import Run
 from harness.campaign.tally import Tally
 from harness.campaign.trial import Trial
+from harness.checks.check import Check
 from harness.checks.finding import Finding
 from harness.checks.registry import CHECKS
 from harness.errors import HarnessError
@@ -30,7 +31,6 @@ class Bench:
         checks = [check for check in CHECKS.values() if not check.needs or check.needs in self.capabilities]
         self.tally = Tally([check.id for check in checks])
         self.checks = checks
-        self.trial = Trial(supervisor.observe, checks, self.tally)
         self.accepted = {supervisor.info.release, baseline or ""}
         self.known = known_in(self.accepted, pinned_cases())
         self.met: set[str] = set()
@@ -45,16 +45,20 @@ class Bench:
     def require_right(self, scenario: Scenario, groups: Collection[str]) -> None:
         """Fail with the first finding of `groups` that is not known for this release, or where one could not judge."""
         __tracebackhide__ = True
-        before = {check: counts.unknown for check, counts in self.tally.checks.items()}
-        selected = [check for check in self.checks if check.group in groups]
-        findings = Trial(self.supervisor.observe, selected, self.tally).judge(scenario)
+        findings, unknown = self.judge(scenario, [check for check in self.checks if check.group in groups])
         for finding in findings:
             if finding.fingerprint not in self.known:
                 pytest.fail(self.explain(finding), pytrace=False)
             self.met.add(finding.fingerprint)
-        for check, counts in self.tally.checks.items():
-            if counts.unknown > before[check]:
-                pytest.fail(f"UNKNOWN: {check} could not judge: {self.tally.reasons[check]}", pytrace=False)
+        if unknown:
+            pytest.fail(f"UNKNOWN: {unknown[0]}", pytrace=False)
+
+    def judge(self, scenario: Scenario, checks: Sequence[Check]) -> tuple[list[Finding], list[str]]:
+        """The findings of `scenario` by `checks`, and a sentence for each check that could not judge it."""
+        before = {check: counts.unknown for check, counts in self.tally.checks.items()}
+        findings = Trial(self.supervisor.observe, checks, self.tally).judge(scenario)
+        unknown = [check for check, counts in self.tally.checks.items() if counts.unknown > before[check]]
+        return findings, [f"{check} could not judge: {self.tally.reasons[check]}" for check in unknown]
 
     def explain(self, finding: Finding) -> str:
         """A finding as a failure message; its case file is written on the way."""

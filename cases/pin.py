@@ -53,7 +53,7 @@ def wrong_in(release: str, cases: dict[str, Case]) -> set[str]:
         return {
             name
             for name, case in cases.items()
-            if case.fingerprint in {finding.fingerprint for finding in trial.judge(case.scenario, only=case.check)}
+            if case.shows_in({finding.fingerprint for finding in trial.judge(case.scenario, only=case.check)})
         }
 
 

@@ -285,3 +285,15 @@ def test_an_array_that_holds_no_cases_is_refused_in_one_sentence(path: Path, dat
     assert str(path) in sentence
     assert sentence.endswith(".")
     assert len(sentence.splitlines()) == 1
+
+
+def test_a_case_is_shown_by_its_own_finding_and_no_other() -> None:
+    assert CASE.shows_in({CASE.fingerprint, "kv-access:other"})
+    assert not CASE.shows_in({"kv-access:other"})
+
+
+def test_a_sentinel_is_shown_by_any_finding() -> None:
+    sentinel = Case(1, CONTRACT_EXAMPLE)
+
+    assert sentinel.shows_in({"kv-access:other"})
+    assert not sentinel.shows_in(set())

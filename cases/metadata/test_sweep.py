@@ -12,7 +12,7 @@ from harness.scenario.sweep import sweep
 def test_metadata_of_every_small_batch_is_right(bench, request: pytest.FixtureRequest) -> None:
     profile = PROFILES[request.config.getoption("--profile")]
     tally = Tally(list(bench.tally.checks))
-    run_sweep(bench.supervisor.observe, bench.trial.checks, tally, sweep(profile.sweep_blocks, profile.sweep_pairs))
+    run_sweep(bench.supervisor.observe, bench.checks, tally, sweep(profile.sweep_blocks, profile.sweep_pairs))
     unexpected = [finding for name, finding in tally.findings.items() if name not in bench.known]
 
     assert tally.reasons == {}

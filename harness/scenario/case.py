@@ -1,5 +1,6 @@
 """A case file: one scenario with what is known about it, in JSON, or an array of such; `harness replay` takes it."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """A scenario and its history.
 
     `check` and `fingerprint` name the finding it reproduces, `sglang` the release it was found in, `wrong_in` every
-    release that is known to be wrong and `reports` the public reports (`sglang#31739`).
+    release that is known to be wrong and `reports` the public reports (`sglang#31739`). A case without a fingerprint
+    is a sentinel: nothing that `check` finds, or any check if it names none, is known of it.
     """
 
     schema: int
@@ -27,6 +29,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     note: str = ""
     reports: tuple[str, ...] = ()
     wrong_in: tuple[str, ...] = ()
+
+    def shows_in(self, fingerprints: Collection[str]) -> bool:
+        """Whether the scenario is wrong where its check found `fingerprints`: with its own, or a sentinel with any."""
+        return self.fingerprint in fingerprints if self.fingerprint else bool(fingerprints)
 
 
 class _Header(msgspec.Struct):
