@@ -1,11 +1,12 @@
 """An ideal subject: observations made from the reference alone, for controls and planted faults."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import SearchStrategy
 from msgspec.structs import replace
 
 from harness.campaign.trial import Trial
@@ -20,6 +21,7 @@ from harness.scenario.observation import Array, Floats, Observation, Seen
 from harness.scenario.strategies import Cell, cells, scenarios
 
 Plant = Callable[[Observation], Observation]
+Strategy = Callable[[Cell, Collection[str]], SearchStrategy[MetadataScenario]]
 
 #: Everything that a release can have, and every cell that such a release has.
 CAPABILITIES = ("EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "absent-host", "fia-nz")
@@ -100,12 +102,12 @@ def with_field(observed: Observation, name: str, values: object, build: int = 0)
 
 
 @cache
-def drawn(cell: Cell, examples: int = 16) -> tuple[MetadataScenario, ...]:
-    """Scenarios of `cell`, the same every time."""
+def drawn(cell: Cell, examples: int = 16, strategy: Strategy = scenarios) -> tuple[MetadataScenario, ...]:
+    """Scenarios of `cell`, the same every time; `strategy` is that of the metadata or that of attention."""
     found: list[MetadataScenario] = []
 
     @settings(SAME, max_examples=examples, phases=(Phase.generate,))
-    @given(scenarios(cell, CAPABILITIES))
+    @given(strategy(cell, CAPABILITIES))
     def collect(scenario: MetadataScenario) -> None:
         found.append(scenario)
 

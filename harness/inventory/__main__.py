@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
-from harness.inventory import assumptions, axes, history, operators
+from harness.inventory import assumptions, axes, catalogue, history, operators
 from harness.inventory.classification import classification
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def main() -> None:
-    """Write `docs/assumptions.md`, `docs/operators.md` and `docs/axes.md`, and record the names of the last."""
+    """Write the pages on assumptions, operators, axes and public reports, and record the names of options."""
     (DOCS / "assumptions.md").write_text(assumptions.page(), encoding="utf-8")
+    (DOCS / "catalogue.md").write_text(catalogue.page(), encoding="utf-8")
     (DOCS / "operators.md").write_text(operators.page(), encoding="utf-8")
     told = classification()
     defaults = axes.sources(told)
