@@ -32,7 +32,10 @@ SECTIONS = {
 IDS = [
     f"{name}{number}" for name, (last, none) in SECTIONS.items() for number in range(1, last + 1) if number not in none
 ]
-DRAWN = sorted({(one.check, one.cell) for report in REPORTS for one in report.expressed_by if one.check})
+DRAWN = sorted(
+    {(one.check, one.cell) for report in REPORTS for one in report.expressed_by if one.cell in map(str, CELLS)}
+)
+ON_SESSIONS = {one.check for report in REPORTS for one in report.expressed_by if one.cell.startswith("session ")}
 
 FIRST = REPORTS[0]
 SENTINEL = Case(1, CONTRACT_EXAMPLE, reports=("sglang#1",))
@@ -97,10 +100,14 @@ def test_a_check_speaks_of_batches_drawn_for_its_cell(check: str, cell: str) -> 
     assert any(CHECKS[check].applies(scenario) for scenario in drawn(named, 8, strategy))
 
 
+def test_only_checks_of_sessions_are_named_with_a_server() -> None:
+    assert {CHECKS[check].group for check in ON_SESSIONS} == {"sessions"}
+
+
 def test_a_report_counts_where_it_stands_first() -> None:
     report = Report("A1", (), ("M",), "a trigger")
     case, check = Expression(case="one"), Expression(check="builds", cell="two")
-    wait = (Wait("session-runs"),)
+    wait = (Wait("session-runs", "graphs"),)
     standings = (
         replace(report, expressed_by=(check, case), waits_for=wait).standing,
         replace(report, expressed_by=(check,), waits_for=wait).standing,

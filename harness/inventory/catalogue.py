@@ -22,10 +22,9 @@ Computed by `python -m harness.inventory` from `cases/catalogue.json`; do not ed
 {standings}
 
 {cases} different pinned cases are named below. Of the reports that are expressed, {also} wait for a law, too: their
-trigger is run today, and the workers that published the wrong value are not.
+trigger is run today, and something of it is not.
 
-What waits names the law that will see it: checks of whole sessions with real workers (`session-…`), checks of the rule
-of acceptance given fixed logits (`accept-…`), and the table of what each release accepts (`acceptance-table`).
+What waits names the law that will see it, and where that is there already (`session-…`), what sessions do not draw yet.
 
 | id | threads | kinds | about | expressed by, or why not |
 |---|---|---|---|---|

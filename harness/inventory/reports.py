@@ -1,7 +1,7 @@
 """The public reports of `cases/catalogue.json`: what can be run for each, what it waits for, or why there is nothing.
 
-A report is expressed by a pinned case, or by a check on the batches drawn for a cell of the strategies. What needs real
-workers waits for a law that is held to them.
+A report is expressed by a pinned case, or by a check on what is drawn for a cell of the strategies or for a server of
+the sessions. What these do not draw waits: for the law that will see it, or for what the law is held to.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,6 +14,7 @@ from harness.checks.registry import CHECKS
 from harness.errors import UsageError
 from harness.scenario.case import Case
 from harness.scenario.pinned import FOLDER
+from harness.scenario.session_strategies import servers
 from harness.scenario.strategies import cells
 from harness.scenario.validity import MODES
 
@@ -32,26 +33,18 @@ KINDS: dict[Kind, str] = {
     "X": "across ranks or processes",
     "T": "range of an integer type",
 }
-#: The laws that are still to come, by what they will be called: checks of whole sessions with real workers, checks of
-#: the rule of acceptance given fixed logits, and the table of what each release accepts.
-LAWS = (
-    "session-runs",
-    "session-lossless",
-    "session-published",
-    "session-inputs",
-    "session-kv-access",
-    "session-accounts",
-    "session-acceptance",
-    "accept-greedy",
-    "accept-sampled",
-    "acceptance-table",
-)
+#: The laws that are still to come, by what they will be called: checks of the rule of acceptance given fixed logits,
+#: and a check of what each release accepts, which `harness acceptance` shows as a table.
+LAWS = ("accept-greedy", "accept-sampled", "acceptance-table")
 #: Where a report stands, from what can be run today to what cannot be.
-STANDINGS = ("a pinned case", "a check on drawn batches", "waits for a law", "cannot be expressed")
+STANDINGS = ("a pinned case", "a check on what is drawn", "waits for a law", "cannot be expressed")
 
 
 class Expression(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What can be run: the pinned `case`, or `check` on what is drawn for `cell` ("EAGLE draft_decode graph mha")."""
+    """What can be run: the pinned `case`, or `check` on what is drawn for `cell`.
+
+    A cell of the metadata is "EAGLE draft_decode graph mha", and one of the sessions "session EAGLE graph mha".
+    """
 
     case: str = ""
     check: str = ""
@@ -114,7 +107,7 @@ def _of_one(report: Report, pinned: Mapping[str, Case]) -> list[str]:
     )
     for one in report.expressed_by:
         found += _of_expression(one, report.threads, pinned)
-    found += [f"there will be no law {one.law}" for one in report.waits_for if one.law not in LAWS]
+    found += [f"there will be no law {one.law}" for one in report.waits_for if one.law not in (*LAWS, *CHECKS)]
     return [f"{report.id}: {sentence}" for sentence in found]
 
 
@@ -128,4 +121,10 @@ def _of_expression(one: Expression, threads: Collection[str], pinned: Mapping[st
         strange = not case.fingerprint and case.reports and threads and not set(threads) & set(case.reports)
         return [f"the sentinel {one.case} names other reports: {', '.join(case.reports)}"] if strange else []
     found = [] if one.check in CHECKS else [f"there is no check {one.check}"]
-    return found + ([] if one.cell in map(str, cells(tuple(MODES))) else [f"there is no cell {one.cell}"])
+    return found + ([] if one.cell in cell_names() else [f"there is no cell {one.cell}"])
+
+
+def cell_names() -> set[str]:
+    """The cells of the metadata, and the servers of sessions without what their rows vary."""
+    everything = tuple(MODES)
+    return {*map(str, cells(everything)), *map(str, servers(everything, (), 1))}
