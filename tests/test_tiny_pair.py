@@ -57,6 +57,12 @@ def test_weights_are_stored_in_what_float32_holds_exactly(name: str) -> None:
         assert {weights.get_slice(key).get_dtype() for key in weights.keys()} == {"BF16"}  # noqa: SIM118 - not a dict
 
 
+def test_the_dflash_draft_does_not_read_the_last_layer_whose_output_sglang_does_not_give() -> None:
+    read_layers = CONFIGURATIONS["DFLASH"]["dflash_config"]["target_layer_ids"]
+
+    assert max(read_layers) < CONFIGURATIONS["target"]["num_hidden_layers"] - 1
+
+
 def test_prompts_are_of_the_text_that_was_held_out() -> None:
     _, held_out = corpus.read()
 
