@@ -10,6 +10,7 @@ from harness.checks.session_answers import first_difference
 from harness.errors import CannotJudge
 from harness.scenario.metadata import Algorithm, Executor
 from harness.scenario.observation import SessionSeen
+from harness.scenario.prompts import texts
 from harness.scenario.session import SessionScenario, Visit
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
@@ -18,11 +19,15 @@ from harness.subject.supervisor import Supervisor
 REFUSED = "device"
 #: Algorithms that have a trained draft.
 DRAFTED: tuple[Algorithm, ...] = ("DFLASH", "EAGLE")
-#: Prompts of many lengths, around page ends among them, all different; more than a batch holds, so that they queue.
-VISITS = tuple(
-    Visit(length, 48, text=number, own=0, arrives=number)
-    for number, length in enumerate((5, 40, 120, 127, 128, 129, 246, 300))
-)
+#: Tokens that each visit asks for.
+NEW_TOKENS = 48
+
+
+def visits() -> tuple[Visit, ...]:
+    """A visit for every text of the trained pair, more than a batch holds, so that some queue."""
+    return tuple(
+        Visit(len(text), NEW_TOKENS, text=number, own=0, arrives=number) for number, text in enumerate(texts())
+    )
 
 
 class Accepted(NamedTuple):
@@ -56,7 +61,7 @@ def acceptance(
         with Supervisor(source) as supervisor:
             for algorithm, executor in product(algorithms, get_args(Executor)):
                 progress(f"sglang {source.release}: {algorithm} {executor}")
-                found.append(_accepted(supervisor, SessionScenario(algorithm, VISITS, executor)))
+                found.append(_accepted(supervisor, SessionScenario(algorithm, visits(), executor)))
     return found
 
 
