@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -106,21 +107,25 @@ class Template:
 
 
 class _Worker:
-    """A forked process, and the connection to it."""
+    """A forked process, and the connection to it; it leads a group, of what it starts itself."""
 
     def __init__(self, make_driver: Callable[[], Driver]) -> None:
         self.connection, there = socket.socketpair()
         self.running = True
+        template = os.getpid()
         self.process = os.fork()
         if self.process == 0:
             self.connection.close()
-            _die_with_parent()
+            os.setpgid(0, 0)
+            die_with_parent(template)
             try:
                 _work(make_driver(), there.fileno())
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
+        with suppress(OSError):  # the worker may have done it, and may be gone
+            os.setpgid(self.process, self.process)
         there.close()
 
     def ask(self, frame: bytes, limit: float) -> bytes:
@@ -145,17 +150,23 @@ class _Worker:
         return f"the subject ended with status {os.waitstatus_to_exitcode(status)}"
 
     def stop(self) -> None:
-        """End the worker, unless it has ended."""
+        """End the worker, unless it has ended, and what it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process, signal.SIGKILL)
         if self.running:
-            os.kill(self.process, signal.SIGKILL)
             os.waitpid(self.process, 0)
         self.connection.close()
 
 
-def _die_with_parent() -> None:
-    """Have Linux kill this worker when its template ends, however that ends; elsewhere a hung one may stay behind."""
+def die_with_parent(parent: int) -> None:
+    """Have Linux kill this process when its parent ends, however that ends; elsewhere a hung one may stay behind.
+
+    `parent` is the process id of the parent; where it has ended already, this process ends at once.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _work(driver: Driver, descriptor: int) -> None:

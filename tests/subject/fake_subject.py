@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -65,6 +66,7 @@ class Question(Enum):
 
     WORKER = "which process are you?"
     TEMPLATE = "which process is your parent?"
+    CHILD = "which process have you started?"
 
 
 def scenario(asked: Misdeed | Question) -> GateScenario:
@@ -128,6 +130,8 @@ def answer(one: Scenario) -> Observation:
         return Observation(verdict=str(os.getpid()))
     if device == Question.TEMPLATE.value:
         return Observation(verdict=str(os.getppid()))
+    if device == Question.CHILD.value:
+        return Observation(verdict=str(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"]).pid))
     if times := re.match(r"is killed (\d+) times", device):
         if KILLED_SO_FAR[0] < int(times[1]):
             KILLED_SO_FAR[0] += 1

@@ -181,6 +181,16 @@ def test_in_a_frame_of_several_the_worker_answers_up_to_the_scenario_that_lost_t
     assert (answer.fault, answer.last, len(answer.observations)) == (None, True, 2)
 
 
+@pytest.mark.parametrize("misdeed", [Misdeed.LAST, Misdeed.KILLED])
+def test_what_a_worker_has_started_ends_with_it(served: Served, misdeed: Misdeed) -> None:
+    child = served.ask(Question.CHILD)
+    assert runs(child)
+
+    served.observe(scenario(misdeed))
+
+    assert ends(child)
+
+
 def test_a_worker_that_closes_its_connection_and_stays_is_a_crash(own: Served) -> None:
     fault = own.observe(scenario(Misdeed.HANGS_UP), limit=1.0, patience=1.0).fault
     assert fault is not None
