@@ -14,25 +14,34 @@ Setting = tuple[str, object]
 def simplified(trial: Trial, finding: Finding) -> Finding:
     """The finding with as few server options and switches as still show it; of other scenarios, the finding itself.
 
-    Halves are tried first, then single settings, until none can be left out.
+    What an engine has shown is tried with its workers alone. Of the settings, halves are tried first, then single
+    ones, until none can be left out.
     """
     scenario = finding.scenario
     if not isinstance(scenario, SessionScenario):
         return finding
     smallest = finding
+    if scenario.subject == "engine":
+        alone = replace(scenario, subject="worker")
+        if (same := _again(trial, alone, finding)) is not None:
+            smallest, scenario = same, alone
     settings: list[Setting] = [*scenario.options, *scenario.environment]
     size = len(settings)
     while size:
         for left in list(_without(settings, size)):
-            shown = trial.judge(_with(scenario, left), finding.check)
-            same = next((one for one in shown if one.fingerprint == finding.fingerprint), None)
-            if same is not None:
+            if (same := _again(trial, _with(scenario, left), finding)) is not None:
                 smallest, settings = same, left
                 break
         else:
             size //= 2
         size = min(size, len(settings))
     return smallest
+
+
+def _again(trial: Trial, scenario: SessionScenario, finding: Finding) -> Finding | None:
+    """The finding as `scenario` shows it, if it does."""
+    shown = trial.judge(scenario, finding.check)
+    return next((one for one in shown if one.fingerprint == finding.fingerprint), None)
 
 
 def _without(settings: list[Setting], size: int) -> Iterator[list[Setting]]:

@@ -15,8 +15,9 @@ import msgspec
 
 import harness
 from harness.errors import CannotJudge
-from harness.scenario import Scenario
+from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Fault, Observation
+from harness.scenario.session import Subject
 from harness.shadow.overhead import Overhead
 from harness.subject.frames import (
     ClosedError,
@@ -36,7 +37,8 @@ from harness.subject.source import Source
 
 START_LIMIT = 180.0  #: seconds to import sglang on a slow machine
 STEP_LIMIT = 30.0  #: seconds for one scenario, thousands of times what one takes
-SESSION_LIMIT = 240.0  #: seconds to start a server and to play one session, some ten times what it takes
+#: Seconds to start a server and to play one session, some ten times what it takes.
+SESSION_LIMITS: dict[Subject, float] = {"worker": 240.0, "engine": 600.0}
 STDERR_TAIL = 4000  #: characters of the subject's stderr that a fault keeps
 
 
@@ -116,8 +118,10 @@ class Supervisor:
         """Send one frame. The answer has a fault or an observation for each scenario, fewer where the device went."""
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
-        stage = stage_of(scenarios[0])
-        limit = SESSION_LIMIT * len(scenarios) if stage else STEP_LIMIT + len(scenarios) * 0.1
+        first, stage = scenarios[0], stage_of(scenarios[0])
+        limit = STEP_LIMIT + len(scenarios) * 0.1
+        if isinstance(first, SessionScenario):
+            limit = SESSION_LIMITS[first.subject] * len(scenarios)
         message = Observe(limit, tuple(scenarios), stage)
         self.said = self.stderr.seek(0, os.SEEK_END)
         self.pending.write(scenarios)

@@ -1,6 +1,7 @@
 """What a finding of a session does not need is left out of its server."""
 
 import pytest
+from msgspec.structs import replace
 
 from harness.campaign.simplify import simplified
 from harness.checks.finding import Finding
@@ -64,3 +65,19 @@ def test_a_finding_without_a_server_stays_as_it_is() -> None:
     finding = found(GateScenario("npu"))
 
     assert simplified(Judge(), finding) is finding  # type: ignore[arg-type]
+
+
+def test_what_its_workers_show_alone_needs_no_engine() -> None:
+    left = simplified(Judge("option_3"), found(replace(SESSION, subject="engine")))  # type: ignore[arg-type]
+
+    assert left.scenario == replace(SESSION, options=(OPTIONS[3],), environment=())
+
+
+def test_what_its_workers_do_not_show_keeps_its_engine() -> None:
+    class Engine(Judge):
+        def judge(self, scenario: SessionScenario, only: str) -> list[Finding]:
+            return super().judge(scenario, only) if scenario.subject == "engine" else []
+
+    left = simplified(Engine("option_3"), found(replace(SESSION, subject="engine")))  # type: ignore[arg-type]
+
+    assert left.scenario == replace(SESSION, subject="engine", options=(OPTIONS[3],), environment=())

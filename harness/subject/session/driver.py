@@ -6,12 +6,16 @@ import torch
 
 from harness.scenario import SessionScenario
 from harness.scenario.observation import Fault, Observation, SessionSeen
+from harness.scenario.session import Subject
 from harness.shadow.overhead import Overhead, measured
 from harness.subject.blame import out_of_memory, sglang_error, where
 from harness.subject.frames import Observe, Observed
 from harness.subject.session import gate, server
-from harness.subject.session.arguments import server_arguments, set_environment
-from harness.subject.session.play import Stage
+from harness.subject.session.arguments import set_environment
+from harness.subject.session.engine import EngineFault, EngineGone, EnginePlayer, NotStarted
+from harness.subject.session.play import WorkerPlayer
+
+PLAYERS: dict[Subject, type[WorkerPlayer] | type[EnginePlayer]] = {"worker": WorkerPlayer, "engine": EnginePlayer}
 
 
 def prepare() -> None:
@@ -29,7 +33,7 @@ class SessionDriver:
     def __init__(self) -> None:
         torch.set_num_threads(1)
         logging.disable(logging.ERROR)
-        self.stage: Stage | None = None
+        self.player: WorkerPlayer | EnginePlayer | None = None
 
     def observe(self, message: Observe) -> Observed:
         """One observation for each session, until one ends its server."""
@@ -39,24 +43,30 @@ class SessionDriver:
             observation, cost = measured(lambda scenario=scenario: self._observe(scenario))  # type: ignore[misc]
             observations.append(observation)
             overhead += cost
-            if self.stage is None or self.stage.broken:
+            if self.player is None or self.player.broken:
                 return Observed(tuple(observations), last=True, overhead=overhead)
         return Observed(tuple(observations), overhead=overhead)
 
     def _observe(self, scenario: SessionScenario) -> Observation:
         try:
-            if self.stage is None:
+            if self.player is None:
                 set_environment(scenario)
                 if scenario.gate_lifted:
                     gate.lift()
-                self.stage = Stage(server.start(server_arguments(scenario)))
-            return Observation(session=self.stage.play(scenario))
+                self.player = PLAYERS[scenario.subject](scenario)
+            return Observation(session=self.player.play(scenario))
         except server.Refused as refused:
             error = refused.__cause__
             assert isinstance(error, Exception)
             if unknown := server.unknown_option(error):
                 return Observation(fault=Fault("unsupported", f"this sglang has no option {unknown}"))
             return Observation(session=SessionSeen(0, error=sglang_error(error)))
+        except NotStarted as refused:
+            return Observation(session=refused.seen)
+        except EngineFault as failure:
+            return Observation(fault=Fault("driver", str(failure)))
+        except EngineGone:
+            raise  # the worker ends with its engine, which is a crash
         except Exception as error:
             if out_of_memory(error):
                 raise

@@ -1,8 +1,9 @@
 """Starting the release's scheduler in this process, by its own `run_scheduler_process`."""
 
+import functools
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -18,12 +19,25 @@ class _Made(BaseException):
         self.scheduler = scheduler
 
 
-class _Failed(BaseException):
+class Failed(BaseException):
     """Carries an error out, before sglang has it end the parent process."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
         self.error = error
+
+
+def carrying(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, whose errors come as Failed."""
+
+    @functools.wraps(call)
+    def carried(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except Exception as error:
+            raise Failed(error) from error
+
+    return carried
 
 
 def start(arguments: Mapping[str, Any]) -> Any:
@@ -37,10 +51,7 @@ def start(arguments: Mapping[str, Any]) -> Any:
     construct = module.Scheduler.__init__
 
     def constructed(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            construct(self, *args, **kwargs)
-        except Exception as error:
-            raise _Failed(error) from error
+        carrying(construct)(self, *args, **kwargs)
         raise _Made(self)
 
     ranks = dict.fromkeys(("gpu_id", "tp_rank", "attn_cp_rank", "moe_dp_rank", "moe_ep_rank", "pp_rank"), 0)
@@ -51,7 +62,7 @@ def start(arguments: Mapping[str, Any]) -> Any:
         module.run_scheduler_process(**{name: value for name, value in given.items() if name in names})
     except _Made as made:
         return made.scheduler
-    except _Failed as failed:
+    except Failed as failed:
         raise Refused from failed.error
     finally:
         module.Scheduler.__init__ = construct
