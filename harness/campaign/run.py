@@ -23,7 +23,7 @@ from harness.scenario import GateScenario
 from harness.scenario.attention import attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.case import Case
-from harness.scenario.session_strategies import servers, sessions
+from harness.scenario.session_strategies import engines, servers, sessions
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
 from harness.shadow.overhead import Overhead
@@ -162,7 +162,8 @@ def _hunts(supervisor: Supervisor, profile: Profile, groups: Collection[str]) ->
         hunts += [(name, strategy, running, profile.runs) for name, strategy in named]
     if "sessions" in groups:
         known = names_in(Path(supervisor.source.path))
-        drawn = [(str(server), sessions(server)) for server in servers(capabilities, known, profile.servers)]
+        started = [*servers(capabilities, known, profile.servers), *engines(capabilities, known, profile.engines)]
+        drawn = [(str(server), sessions(server)) for server in started]
         hunts += [(name, strategy, ("sessions",), profile.sessions) for name, strategy in drawn]
     return hunts
 

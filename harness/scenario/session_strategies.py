@@ -1,14 +1,14 @@
 """Strategies for sessions: a state machine of requests that come, share prefixes, are aborted and end."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from hypothesis import strategies as st
 
 from harness.scenario.axes import AXES, EXCLUDED, session_axes
-from harness.scenario.covering import Value, covering
+from harness.scenario.covering import Row, Value, covering
 from harness.scenario.metadata import Algorithm, Executor, Target
-from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, Visit
+from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, Subject, Visit
 
 #: Algorithms with a draft for the trained target (and NONE, which needs none), that an NPU may start.
 ALGORITHMS: tuple[Algorithm, ...] = ("DFLASH", "EAGLE", "NONE")
@@ -19,19 +19,23 @@ MOST_VISITS = 5
 LONGEST_PROMPT = 380
 MOST_TOKENS = 24
 TEXTS = 4
+#: What servers of the engine subject vary. Other options are the workers' own, and cheaper to vary there.
+ENGINE_AXES = ("disable_overlap_schedule", "disable_radix_cache", "chunked_prefill_size")
 
 
 class Server(NamedTuple):
-    """What sessions are drawn for: an algorithm, an executor, a target, and one row of the covering."""
+    """What sessions are drawn for: an algorithm, an executor, a target, one row of the covering, and who answers."""
 
     algorithm: Algorithm
     executor: Executor
     target: Target
     row: tuple[tuple[str, Value], ...]
+    subject: Subject = "worker"
 
     def __str__(self) -> str:
         varied = [f"{name}={value}" for name, value in self.row]
-        return " ".join(["session", self.algorithm, self.executor, self.target, *varied])
+        kind = "session" if self.subject == "worker" else f"session {self.subject}"
+        return " ".join([kind, self.algorithm, self.executor, self.target, *varied])
 
     @property
     def options(self) -> tuple[tuple[str, int | float | str | bool], ...]:
@@ -60,8 +64,21 @@ def servers(algorithms: Collection[str], known: Collection[str], rows: int) -> I
         axes = session_axes(algorithm, "mha", known)
         for executor in get_args(Executor):
             for row in covering(axes, EXCLUDED)[:rows]:
-                varied = tuple((name, value) for name, value in row.items() if value != axes[name][0])
-                yield Server(algorithm, executor, "mha", varied)
+                yield Server(algorithm, executor, "mha", _varied(row, axes))
+
+
+def engines(algorithms: Collection[str], known: Collection[str], rows: int) -> Iterator[Server]:
+    """The servers of the engine subject, at most `rows` for each executor: with DFLASH, where the sglang has it."""
+    if "DFLASH" not in algorithms:
+        return
+    axes = {name: values for name, values in session_axes("DFLASH", "mha", known).items() if name in ENGINE_AXES}
+    for executor in get_args(Executor):
+        for row in covering(axes, EXCLUDED)[:rows]:
+            yield Server("DFLASH", executor, "mha", _varied(row, axes), "engine")
+
+
+def _varied(row: Row, axes: Mapping[str, Sequence[Value]]) -> tuple[tuple[str, Value], ...]:
+    return tuple((name, value) for name, value in row.items() if value != axes[name][0])
 
 
 @st.composite
@@ -90,7 +107,13 @@ def sessions(draw: st.DrawFn, server: Server) -> SessionScenario:
             )
         )
     return SessionScenario(
-        server.algorithm, tuple(visits), server.executor, server.target, "worker", server.options, server.environment
+        server.algorithm,
+        tuple(visits),
+        server.executor,
+        server.target,
+        server.subject,
+        server.options,
+        server.environment,
     )
 
 
