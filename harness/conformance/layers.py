@@ -21,6 +21,7 @@ ADD_NORM = "npu.npu_add_rms_norm"
 SWIGLU = "npu.npu_swiglu"
 ROTARY = "npu.npu_rotary_mul"
 MROPE = "npu.npu_mrope"
+TWO_ROTATED = "sgl_kernel_npu.norm.fused_rope_qk_mqa.fused_rope_qk_mqa"
 SPLIT = "sgl_kernel_npu.norm.split_qkv_rmsnorm_rope.split_qkv_rmsnorm_rope"
 
 TOKENS, HEADS, KV_HEADS, SIZE = 3, 4, 2, 128
@@ -121,6 +122,18 @@ def rotated(width: int = SIZE, mode: str = "half") -> Expected:
     return results
 
 
+def rotation_of_heads(width: int = SIZE, neighbours: bool = True) -> Arguments:
+    """Queries and keys by head, and a row of cosines and sines for each token."""
+    angles = ANGLES[POSITIONS, : width // 2]
+    return {
+        "query": QUERY.view(TOKENS, HEADS, SIZE),
+        "key": KEY.view(TOKENS, KV_HEADS, SIZE),
+        "cos_sin": torch.cat([angles.cos(), angles.sin()], -1).half(),
+        "rotary_dim": width,
+        "is_neox_style": not neighbours,
+    }
+
+
 def _per_dimension(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosines and sines of each token, as sglang hands them on: (tokens, 1, 1, head size)."""
     angles = ANGLES[POSITIONS].repeat(1, 2).view(TOKENS, 1, 1, SIZE)
@@ -197,6 +210,13 @@ def _rotation_cases() -> list[Case]:
                 ("half of a head turns and the rest stays", kept, (SIZE // 2,)),
             )
         ),
+        accepted("neighbours of two tensors' heads turn by the angles of their token",
+                 Rule("rotary.py", "they stay neighbours"),
+                 Call(TWO_ROTATED, rotation_of_heads, returned=both), partial(rotated, SIZE, "interleave")),
+        accepted("halves of a part of two tensors' heads turn",
+                 Rule("rotary.py", "Queries and keys (token, head, dimension) with their first `rotary_dim`"),
+                 Call(TWO_ROTATED, partial(rotation_of_heads, SIZE // 2, False), returned=both),
+                 partial(rotated, SIZE // 2)),
         accepted("heads turn by cosines and sines per dimension",
                  Rule("rotary.py", "`input` turned by the angles whose cosines are `r1` and sines `r2`"),
                  Call(ROTARY, multiplied), lambda: {"output": rotated()["query"]}),

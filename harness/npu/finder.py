@@ -18,6 +18,7 @@ from harness.npu import (
     normalization,
     paged_attention,
     partial_attention,
+    products,
     rotary,
     sink_attention,
 )
@@ -35,6 +36,7 @@ _ROOMS = (
     normalization,
     paged_attention,
     partial_attention,
+    products,
     rotary,
     sink_attention,
 )

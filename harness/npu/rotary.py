@@ -140,3 +140,23 @@ def split_qkv_rmsnorm_rope(
 
     query, key, value = torch.split(input, [q_hidden_size, kv_hidden_size, kv_hidden_size], -1)
     return turned(query, q_weight, q_bias), turned(key, k_weight, k_bias), value.contiguous()
+
+
+@emulates("sgl_kernel_npu.norm.fused_rope_qk_mqa.fused_rope_qk_mqa")
+@Operator
+def fused_rope_qk_mqa(
+    query: torch.Tensor, key: torch.Tensor, cos_sin: torch.Tensor, rotary_dim: int, is_neox_style: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries and keys (token, head, dimension) with their first `rotary_dim` dimensions turned.
+
+    A row of `cos_sin` holds the cosines, then the sines, of one token's angles. Read in sgl_kernel_npu's kernel: where
+    neighbours are turned (not `is_neox_style`) they stay neighbours.
+    """
+    arguments = Arguments("fused_rope_qk_mqa")
+    for name, rows in (("query", query), ("key", key)):
+        whole = rows.dim() == 3 and len(rows) == len(cos_sin) and rows.shape[2] >= rotary_dim
+        arguments.require_shape(whole, name, rows, f"it must be ({len(cos_sin)}, heads, {rotary_dim} or more)")
+    arguments.require_shape(cos_sin.shape[-1] == rotary_dim, "cos_sin", cos_sin, f"it must end with {rotary_dim}")
+    mode = "half" if is_neox_style else "interleave"
+    cosine, sine = (_spread(angles, mode) for angles in cos_sin.unsqueeze(1).chunk(2, -1))
+    return _rotated(query, cosine, sine, mode), _rotated(key, cosine, sine, mode)

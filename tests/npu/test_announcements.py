@@ -157,6 +157,25 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
         "cos_sin_cache": torch.ones(1, 4),
         "head_size": 4,
     },
+    "sgl_kernel_npu.norm.fused_rope_qk_mqa.fused_rope_qk_mqa": lambda: {
+        "query": torch.ones(1, 1, 4),
+        "key": torch.ones(1, 1, 4),
+        "cos_sin": torch.ones(1, 4),
+        "rotary_dim": 4,
+        "is_neox_style": False,
+    },
+    "npu.npu_transpose_batchmatmul": lambda: {
+        "input": torch.ones(1, 1, 4),
+        "weight": torch.ones(1, 4, 2),
+        "perm_x1": (1, 0, 2),
+        "perm_x2": (0, 1, 2),
+        "perm_y": (1, 0, 2),
+    },
+    "npu.batch_matmul_transpose": lambda: {
+        "tensor_a": torch.ones(1, 1, 4),
+        "tensor_b": torch.ones(1, 4, 2),
+        "tensor_c": torch.zeros(1, 1, 2),
+    },
     "sgl_kernel_npu.norm.split_qkv_rmsnorm_rope.split_qkv_rmsnorm_rope": lambda: {
         "input": torch.ones(1, 12),
         "sin": torch.ones(1, 4),

@@ -11,7 +11,8 @@ from harness.npu.activation import npu_swiglu
 from harness.npu.fault import DeviceFault
 from harness.npu.kernels import cache_loc_update
 from harness.npu.normalization import npu_add_rms_norm, npu_gemma_rms_norm, npu_rms_norm
-from harness.npu.rotary import npu_mrope, npu_rotary_mul, split_qkv_rmsnorm_rope
+from harness.npu.products import batch_matmul_transpose, npu_transpose_batchmatmul
+from harness.npu.rotary import fused_rope_qk_mqa, npu_mrope, npu_rotary_mul, split_qkv_rmsnorm_rope
 
 TOKENS, HEADS, KV_HEADS, SIZE = 3, 4, 2, 8
 EPSILON = 1e-3
@@ -124,6 +125,48 @@ def test_rotary_mul_turns_by_cosines_and_sines_per_dimension(interleaved: bool) 
 
     expected = [_turned(row, turn, interleaved) for row, turn in zip(rows.numpy(), angles.numpy(), strict=True)]
     _close(npu_rotary_mul(rows, spread.cos(), spread.sin(), mode), np.array(expected))
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("turned_size", [SIZE, SIZE - 4])
+def test_heads_of_two_tensors_turn_by_the_angles_of_their_token_and_keep_the_rest(
+    interleaved: bool, turned_size: int
+) -> None:
+    angles = _random(TOKENS, turned_size // 2)
+    query, key = _random(TOKENS, HEADS, SIZE), _random(TOKENS, 1, SIZE, seed=1)
+    made = fused_rope_qk_mqa(query, key, torch.cat([angles.cos(), angles.sin()], -1), turned_size, not interleaved)
+
+    for rows, result in zip((query, key), made, strict=True):
+        expected = rows.numpy().copy()
+        for token, turn in enumerate(angles.numpy()):
+            for head in expected[token]:
+                head[:turned_size] = _turned(head[:turned_size], turn, interleaved)
+        _close(result, expected)
+
+
+def test_angles_of_another_count_than_tokens_are_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"fused_rope_qk_mqa: query is of shape \[3, 4, 8\]"):
+        fused_rope_qk_mqa(_random(TOKENS, HEADS, SIZE), _random(TOKENS, 1, SIZE), _random(2, SIZE), SIZE, True)
+
+
+def test_every_head_is_multiplied_by_its_matrix_and_stays_second() -> None:
+    rows, matrices = _random(TOKENS, HEADS, SIZE), _random(HEADS, SIZE, 5, seed=1)
+    expected = np.stack([rows[:, head].numpy() @ matrices[head].numpy() for head in range(HEADS)], axis=1)
+    written = torch.zeros(TOKENS, HEADS, 5, dtype=torch.float64)
+    batch_matmul_transpose(rows, matrices, written)
+
+    _close(npu_transpose_batchmatmul(rows, matrices, perm_x1=(1, 0, 2), perm_x2=(0, 1, 2), perm_y=(1, 0, 2)), expected)
+    _close(written, expected)
+
+
+def test_heads_in_another_order_are_not_emulated() -> None:
+    with pytest.raises(NotImplementedError, match="perm_x1"):
+        npu_transpose_batchmatmul(_random(TOKENS, HEADS, SIZE), _random(HEADS, SIZE, 5), perm_y=(1, 0, 2))
+
+
+def test_matrices_of_other_heads_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="tensor_b is of shape"):
+        batch_matmul_transpose(_random(TOKENS, HEADS, SIZE), _random(HEADS, 5, SIZE), _random(TOKENS, HEADS, SIZE))
 
 
 def _split(input: torch.Tensor, **changes: object) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
