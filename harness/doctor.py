@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.cache import cache_dir
 from harness.errors import UsageError
 from harness.subject import wheels
 from harness.subject.source import resolve
@@ -74,7 +75,7 @@ def examine() -> list[Item]:
         Item("NPU", bool(nodes), ", ".join(nodes) or "no /dev/davinci* here"),
         Item("GPU", bool(gpus), ", ".join(gpus) or "no /dev/nvidia* here"),
         sglang,
-        Item("cached releases", bool(cached), ", ".join(cached) or f"none in {wheels.cache_dir()}: run `harness scan`"),
+        Item("cached releases", bool(cached), ", ".join(cached) or f"none in {cache_dir()}: run `harness scan`"),
     ]
 
 

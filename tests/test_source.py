@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from harness.cache import cache_dir
 from harness.errors import CannotJudge, UsageError
-from harness.subject import wheels
 from harness.subject.source import ASCEND_BACKEND, UNKNOWN, Source, resolve
 
 GENERATED_VERSION = "__version__: str\n\n__version__ = version = '0.5.20'\n"
@@ -59,7 +59,7 @@ def write_checkout(directory: Path) -> tuple[Path, str]:
 
 
 def cache_release(release: str) -> Path:
-    directory = write_sglang(wheels.cache_dir() / "releases" / release, metadata=release)
+    directory = write_sglang(cache_dir() / "releases" / release, metadata=release)
     (directory / f"sglang-{release}.dist-info" / "RECORD").touch()
     return directory
 
@@ -230,7 +230,7 @@ def test_a_revision_is_unpacked_as_it_was_committed(subdirectory: str, tmp_path:
     said: list[str] = []
     spec = f"git:{checkout / subdirectory}@v0.5.18"
     found = resolve(spec, said.append)
-    target = wheels.cache_dir() / "revisions" / revision
+    target = cache_dir() / "revisions" / revision
     assert found == Source(spec=spec, kind="git", path=str(target), release="0.5.18", revision=revision)
     assert (target / "sglang/version.py").read_text() == FALLBACK_VERSION
     assert [entry.name for entry in target.parent.iterdir()] == [revision]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cache import cache_dir
 from harness.errors import CannotJudge, UsageError
 from harness.subject import package_index, wheels
 from tests.fake_pip import OFFLINE, deliver, hand_over, list_releases, reply
@@ -15,14 +16,14 @@ from tests.fake_wheel import bad_record, write_wheel
 
 def cache(*releases: str) -> None:
     for release in releases:
-        directory = wheels.cache_dir() / "releases" / release
+        directory = cache_dir() / "releases" / release
         for name in ("sglang/__init__.py", f"sglang-{release}.dist-info/RECORD"):
             (directory / name).parent.mkdir(parents=True)
             (directory / name).touch()
 
 
 def left_behind() -> list[str]:
-    return [path.name for path in wheels.cache_dir().rglob("*") if path.name != "releases"]
+    return [path.name for path in cache_dir().rglob("*") if path.name != "releases"]
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +35,11 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_cache_is_where_harness_cache_says_before_where_xdg_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
     monkeypatch.setenv("HARNESS_CACHE", "/named")
-    assert wheels.cache_dir() == Path("/named")
+    assert cache_dir() == Path("/named")
     monkeypatch.delenv("HARNESS_CACHE")
-    assert wheels.cache_dir() == Path("/elsewhere/sglang-ascend-harness")
+    assert cache_dir() == Path("/elsewhere/sglang-ascend-harness")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert wheels.cache_dir() == Path.home() / ".cache/sglang-ascend-harness"
+    assert cache_dir() == Path.home() / ".cache/sglang-ascend-harness"
 
 
 def test_a_fetched_release_is_cached_and_its_progress_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,13 +66,13 @@ def test_a_cached_release_is_used_offline(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_cached_releases_are_in_the_order_of_versions_and_whole() -> None:
     cache("0.5.9", "0.5.15.post1", "0.5.15", "0.5.10")
-    (wheels.cache_dir() / "releases" / "0.5.11" / "sglang").mkdir(parents=True)
-    (wheels.cache_dir() / "releases" / ".0.5.12-x").mkdir()
+    (cache_dir() / "releases" / "0.5.11" / "sglang").mkdir(parents=True)
+    (cache_dir() / "releases" / ".0.5.12-x").mkdir()
     assert wheels.cached_releases() == ["0.5.9", "0.5.10", "0.5.15", "0.5.15.post1"]
 
 
 def test_a_damaged_cached_release_is_named_and_not_used() -> None:
-    (wheels.cache_dir() / "releases" / "0.5.18" / "sglang").mkdir(parents=True)
+    (cache_dir() / "releases" / "0.5.18" / "sglang").mkdir(parents=True)
     with pytest.raises(CannotJudge, match=r"0.5.18 is a damaged copy .* delete it"):
         wheels.fetch("0.5.18")
 
@@ -160,7 +161,7 @@ def test_processes_that_fetch_the_same_release_at_once_all_get_it(
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0, 0]
-    assert [entry.name for entry in (wheels.cache_dir() / "releases").iterdir()] == ["0.5.18"]
+    assert [entry.name for entry in (cache_dir() / "releases").iterdir()] == ["0.5.18"]
     assert wheels.cached_releases() == ["0.5.18"]
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 from packaging.version import InvalidVersion, Version
 
+from harness.cache import cache_dir, new_directory
 from harness.errors import CannotJudge, UsageError
 from harness.subject import wheels
 
@@ -134,7 +135,7 @@ def _revision(spec: str, progress: Callable[[str], None] | None) -> Source:
     if found.returncode != 0:
         raise UsageError(f"{repository} has no revision {name!r}: name a commit, a tag or a branch of it.")
     commit = found.stdout.strip()
-    target = wheels.cache_dir() / "revisions" / commit
+    target = cache_dir() / "revisions" / commit
     if not target.exists():
         if progress is not None:
             progress(f"Unpacking sglang at {commit[:12]}")
@@ -161,7 +162,7 @@ def _unpack_revision(root: Path, commit: str, target: Path, spec: str) -> None:
     holding = [tree for tree, package in trees.items() if _git(root, "cat-file", "-e", package).returncode == 0]
     if not holding:
         raise UsageError(f"{spec} is no sglang: the revision has neither python/sglang nor sglang.")
-    with wheels.new_directory(target) as directory:
+    with new_directory(target) as directory:
         archive = directory.parent / "archive.tar"
         packed = _git(root, "archive", "--format=tar", f"--output={archive}", holding[0], "sglang")
         if packed.returncode != 0:
