@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.models.store import folder
 from harness.reference.transformer import Greedy, greedy
 from harness.scenario.convention import CONVENTION, DFLASH_FAMILY
-from harness.scenario.models import MODELS
 from harness.scenario.observation import Forward
 from harness.scenario.prompts import prompt
 from harness.scenario.session import SessionScenario, context_length
@@ -76,4 +76,4 @@ def tokens_of_extends(scenario: SessionScenario, forwards: Sequence[Forward], vi
 
 def target(scenario: SessionScenario) -> Path:
     """The folder of the target model."""
-    return MODELS[scenario.target] / "target"
+    return folder(scenario.target) / "target"

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from harness.scenario.covering import Row, Value
-from harness.scenario.metadata import Algorithm, Target
+from harness.scenario.metadata import Algorithm
+from harness.scenario.session import SessionTarget
 
 Kind = Literal["option", "environment"]
 
@@ -29,15 +30,15 @@ class Axis(NamedTuple):
     kind: Kind
     values: tuple[Value, ...]
     algorithms: tuple[Algorithm, ...] = ()
-    targets: tuple[Target, ...] = ()
+    targets: tuple[SessionTarget, ...] = ()
 
-    def applies(self, algorithm: Algorithm, target: Target) -> bool:
+    def applies(self, algorithm: Algorithm, target: SessionTarget) -> bool:
         """Whether sglang looks at it in a session with that algorithm and that target."""
         return (not self.algorithms or algorithm in self.algorithms) and (not self.targets or target in self.targets)
 
 
 AXES: tuple[Axis, ...] = (
-    Axis("page_size", "option", (128, 64, 16), targets=("mha", "swa")),
+    Axis("page_size", "option", (128, 64, 16), targets=("mha", "multihead", "swa")),
     Axis("page_size", "option", (128, 16), targets=("mla",)),  # the operators of MLA take no other
     Axis("context_length", "option", (1024, 256)),
     Axis("chunked_prefill_size", "option", (-1, 128, 256)),
@@ -58,7 +59,7 @@ AXES: tuple[Axis, ...] = (
     Axis("ASCEND_USE_FIA", "environment", ("0", "1")),
     Axis("SGLANG_USE_FIA_NZ", "environment", ("0", "1"), targets=("mla",)),
     Axis("SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS", "environment", ("1", "0")),
-    Axis("SGLANG_NPU_USE_SCATTER_PA_KV_CACHE", "environment", ("0", "1"), targets=("mha", "swa")),
+    Axis("SGLANG_NPU_USE_SCATTER_PA_KV_CACHE", "environment", ("0", "1"), targets=("mha", "multihead", "swa")),
     Axis("SGLANG_ENABLE_OVERLAP_PLAN_STREAM", "environment", ("0", "1")),
     Axis("SGLANG_TEST_RETRACT", "environment", ("0", "1")),
     Axis("SGLANG_SWA_EVICTION_INTERVAL", "environment", ("128", "16"), targets=("swa",)),
@@ -74,6 +75,6 @@ EXCLUDED: tuple[Row, ...] = (
 )
 
 
-def session_axes(algorithm: Algorithm, target: Target, known: Collection[str]) -> dict[str, tuple[Value, ...]]:
+def session_axes(algorithm: Algorithm, target: SessionTarget, known: Collection[str]) -> dict[str, tuple[Value, ...]]:
     """The values of each axis that a session with `algorithm` and `target` has, where the sglang has all of `known`."""
     return {axis.name: axis.values for axis in AXES if axis.applies(algorithm, target) and axis.name in known}

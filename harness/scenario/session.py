@@ -8,8 +8,11 @@ from typing import Literal
 
 import msgspec
 
-from harness.scenario.metadata import Algorithm, Executor, Target
+from harness.scenario.metadata import Algorithm, Executor
 
+#: What a session runs: a trained pair whose KV heads serve two query heads each (`mha`), or a random model of another
+#: kind: a KV head for each query head (`multihead`), window layers in a pool of their own (`swa`), MLA (`mla`).
+SessionTarget = Literal["mha", "multihead", "swa", "mla"]
 #: Who answers: the scheduler with its workers in one process, or `sglang.Engine` with all its processes.
 Subject = Literal["worker", "engine"]
 #: Of a server without another `context_length`.
@@ -46,7 +49,7 @@ class SessionScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
     algorithm: Algorithm
     visits: tuple[Visit, ...]
     executor: Executor = "eager"
-    target: Target = "mha"
+    target: SessionTarget = "mha"
     subject: Subject = "worker"
     options: tuple[Option, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from harness.scenario.axes import AXES, EXCLUDED, session_axes
 from harness.scenario.covering import Row, Value, covering
-from harness.scenario.metadata import Algorithm, Executor, Target
-from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, Subject, Visit
+from harness.scenario.metadata import Algorithm, Executor
+from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, SessionTarget, Subject, Visit
 
-#: Algorithms with a draft for the trained target (and NONE, which needs none), that an NPU may start.
+#: Algorithms with a draft for every target (and NONE, which needs none), that an NPU may start.
 ALGORITHMS: tuple[Algorithm, ...] = ("DFLASH", "EAGLE", "NONE")
+#: The target whose drafts are often right, which sessions run most.
+TRAINED: SessionTarget = "mha"
 #: Of the server, where no option says otherwise.
 PAGE_SIZE = 128
 MOST_VISITS = 5
@@ -28,7 +30,7 @@ class Server(NamedTuple):
 
     algorithm: Algorithm
     executor: Executor
-    target: Target
+    target: SessionTarget
     row: tuple[tuple[str, Value], ...]
     subject: Subject = "worker"
 
@@ -53,28 +55,29 @@ def _kind(name: str) -> str:
 
 
 def servers(algorithms: Collection[str], known: Collection[str], rows: int) -> Iterator[Server]:
-    """The servers that sessions run on, at most `rows` for each algorithm and executor.
+    """The servers that sessions run on: at most `rows` for each algorithm and executor, one fewer for random targets.
 
     `algorithms` and `known` are the algorithms and the names of options and switches that the sglang has. The first row
     has every axis at its first value; a row names what differs from it.
     """
-    for algorithm in ALGORITHMS:
-        if algorithm not in (*algorithms, "NONE"):
-            continue
-        axes = session_axes(algorithm, "mha", known)
-        for executor in get_args(Executor):
-            for row in covering(axes, EXCLUDED)[:rows]:
-                yield Server(algorithm, executor, "mha", _varied(row, axes))
+    for target in get_args(SessionTarget):
+        for algorithm in ALGORITHMS:
+            if algorithm not in (*algorithms, "NONE"):
+                continue
+            axes = session_axes(algorithm, target, known)
+            for executor in get_args(Executor):
+                for row in covering(axes, EXCLUDED)[: rows if target == TRAINED else rows - 1]:
+                    yield Server(algorithm, executor, target, _varied(row, axes))
 
 
 def engines(algorithms: Collection[str], known: Collection[str], rows: int) -> Iterator[Server]:
     """The servers of the engine subject, at most `rows` for each executor: with DFLASH, where the sglang has it."""
     if "DFLASH" not in algorithms:
         return
-    axes = {name: values for name, values in session_axes("DFLASH", "mha", known).items() if name in ENGINE_AXES}
+    axes = {name: values for name, values in session_axes("DFLASH", TRAINED, known).items() if name in ENGINE_AXES}
     for executor in get_args(Executor):
         for row in covering(axes, EXCLUDED)[:rows]:
-            yield Server("DFLASH", executor, "mha", _varied(row, axes), "engine")
+            yield Server("DFLASH", executor, TRAINED, _varied(row, axes), "engine")
 
 
 def _varied(row: Row, axes: Mapping[str, Sequence[Value]]) -> tuple[tuple[str, Value], ...]:

@@ -4,7 +4,7 @@ Where `Shadow` is told who holds a page, here the server's own table of slots sa
 cannot know beforehand. Whether that table is right is another question, which the accounting of pages answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,24 +27,31 @@ class Row(NamedTuple):
 
 
 class Ledger:
-    """The written slots of every cache of a server; `step` counts the forwards."""
+    """The written slots of every cache of a server; `step` counts the forwards.
 
-    def __init__(self) -> None:
+    `windows` are the caches, by address, whose slots are those of a sliding window's pool.
+    """
+
+    def __init__(self, windows: Collection[int] = ()) -> None:
         self.step = 0
+        self._windows = windows
         self._written: dict[int, npt.NDArray[np.bool_]] = {}
 
     @timed
-    def freed(self, slots: Slots) -> None:
-        """Slots that nobody holds any more: what they hold is nobody's."""
-        for written in self._written.values():
-            written[slots[slots < len(written)]] = False
+    def freed(self, slots: Slots, window: bool = False) -> None:
+        """Slots that nobody holds any more, of the window's pool or of all others: what they hold is nobody's."""
+        for cache, written in self._written.items():
+            if (cache in self._windows) == window:
+                written[slots[slots < len(written)]] = False
 
     @timed
-    def read(self, event: AttentionRead, rows: Sequence[Row], table: Slots) -> list[Violation]:
+    def read(
+        self, event: AttentionRead, rows: Sequence[Row], table: Slots, window: int | None = None
+    ) -> list[Violation]:
         """What is wrong with an attention call for `rows`, where `table[row]` has the slots of the pool's rows.
 
         With several rows of the event for one of `rows` (the branches of a tree), they come together. What lies beyond
-        is padding.
+        is padding. A layer with a `window` sees no more than so many positions before that of its first query.
         """
         found: list[Violation] = []
         written = self._of(event.cache, event.pages * event.page_size)
@@ -54,11 +61,19 @@ class Ledger:
         branches = max(1, given // len(rows)) if len(rows) and given % len(rows) == 0 else 1
         for index, row in enumerate(rows):
             for place in range(index * branches, (index + 1) * branches) if branches > 1 else (index,):
-                found += self._of_row(event, place, index, row.row, table[row.row], written)
+                first = 0 if window is None else max(0, event.kv_lengths[place] - event.query_lengths[place] - window)
+                found += self._of_row(event, place, index, row.row, table[row.row], written, first)
         return found
 
     def _of_row(
-        self, event: AttentionRead, place: int, index: int, row: int, slots: Slots, written: npt.NDArray[np.bool_]
+        self,
+        event: AttentionRead,
+        place: int,
+        index: int,
+        row: int,
+        slots: Slots,
+        written: npt.NDArray[np.bool_],
+        first: int,
     ) -> list[Violation]:
         length, page_size = event.kv_lengths[place], event.page_size
         if length < 0:
@@ -81,7 +96,7 @@ class Ledger:
             ("never-written", ~written[within] & ~np.repeat(outside | foreign, page_size)[:covered]),
         )
         for kind, fault in faults:
-            places = np.flatnonzero(fault)
+            places = first + np.flatnonzero(fault[first:])
             if places.size:
                 position = int(places[0])
                 page = int(pages[position // page_size])

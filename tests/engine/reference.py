@@ -8,14 +8,18 @@ import sys
 
 import torch
 
-from harness.npu import is_installed
-from tests.engine.prompts import NEW_TOKENS, prompts
-from tests.engine.tiny_pair import Qwen3ForCausalLM
+from harness.npu import is_installed, vision
+
+vision.activate()  # transformers imports torchvision, which may not load beside this torch
+
+from transformers import AutoModelForCausalLM  # noqa: E402
+
+from tests.engine.prompts import NEW_TOKENS, prompts  # noqa: E402
 
 
 def greedy(folder: str) -> list[list[int]]:
     """The tokens that the target in `folder` generates after each prompt."""
-    model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokens = []
     for prompt in prompts():
         sequence = torch.tensor([prompt])

@@ -8,7 +8,8 @@ import pytest
 
 from harness.scenario.axes import AXES, EXCLUDED, session_axes
 from harness.scenario.covering import Row, Value, covering
-from harness.scenario.metadata import Algorithm, Target
+from harness.scenario.metadata import Algorithm
+from harness.scenario.session import SessionTarget
 
 _KNOWN = {axis.name for axis in AXES}
 
@@ -84,16 +85,16 @@ def test_every_axis_has_two_values_or_more_and_those_of_variables_are_text() -> 
 
 
 @pytest.mark.parametrize("algorithm", get_args(Algorithm))
-@pytest.mark.parametrize("target", get_args(Target))
-def test_no_session_has_an_axis_twice(algorithm: Algorithm, target: Target) -> None:
+@pytest.mark.parametrize("target", get_args(SessionTarget))
+def test_no_session_has_an_axis_twice(algorithm: Algorithm, target: SessionTarget) -> None:
     names = [axis.name for axis in AXES if axis.applies(algorithm, target)]
 
     assert sorted(set(names)) == sorted(names)
 
 
 @pytest.mark.parametrize("algorithm", get_args(Algorithm))
-@pytest.mark.parametrize("target", get_args(Target))
-def test_two_dozen_sessions_hold_every_two_values_of_the_axes(algorithm: Algorithm, target: Target) -> None:
+@pytest.mark.parametrize("target", get_args(SessionTarget))
+def test_two_dozen_sessions_hold_every_two_values_of_the_axes(algorithm: Algorithm, target: SessionTarget) -> None:
     axes = session_axes(algorithm, target, _KNOWN)
 
     rows = covering(axes, EXCLUDED)

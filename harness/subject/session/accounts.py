@@ -1,69 +1,73 @@
-"""Accounting of the pages of the KV pool: every page is free, in the prefix tree, or held by a request.
-
-allocated = committed + reserved + free, as sets: a page that is nowhere is lost, one in two places is written twice.
-"""
+"""Accounting of the pages of a scheduler's KV pools, which hold the slots of its prefix tree and of its requests."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from harness.scenario.metadata import PADDING_PAGE
+from harness.subject.session.book import IN_TREE, Book
 from harness.subject.session.numbers import Integers, integers
 
 
 class Accounts:
-    """The books of one allocator of a scheduler."""
+    """The books of a scheduler: one, or with a hybrid pool one for each of its two parts.
+
+    In a hybrid pool every slot of the full part has its counterpart in the window part, or none any more; the pool's
+    own table says which (`full_to_swa_index_mapping`, read in 0.5.17 to 0.5.23: 0 is none).
+    """
 
     def __init__(self, scheduler: Any) -> None:
-        self.allocator = scheduler.token_to_kv_pool_allocator
+        allocator = scheduler.token_to_kv_pool_allocator
         self.tree = scheduler.tree_cache
         self.pool = scheduler.req_to_token_pool
-        self.page_size = int(self.allocator.page_size)
-        self.pages = int(self.allocator.size) // self.page_size
+        self.page_size = int(allocator.page_size)
+        self._hybrid = allocator if hasattr(allocator, "swa_attn_allocator") else None
+        full = allocator if self._hybrid is None else allocator.full_attn_allocator
+        self.books = [Book(full)]
+        if self._hybrid is not None:
+            self.books.append(Book(allocator.swa_attn_allocator, window=True))
 
-    def free_pages(self) -> Integers:
-        """Pages that the allocator would give away."""
-        allocator = self.allocator
-        if hasattr(allocator, "get_all_free_pages"):
-            return integers(allocator.get_all_free_pages())
-        return np.concatenate([integers(allocator.free_pages), integers(allocator.release_pages)])
+    def begin(self) -> None:
+        """What is freed from now on is new."""
+        for book in self.books:
+            book.begin()
 
-    def slots_of(self, pages: Iterable[int]) -> Integers:
-        """The slots of `pages`."""
-        first = np.array(sorted(pages), dtype=np.int64) * self.page_size
-        return (first[:, np.newaxis] + np.arange(self.page_size)).reshape(-1)
+    def in_window(self, slots: Integers) -> Integers:
+        """The slots of the window's pool for `slots` of the full one; 0 for those that have none any more."""
+        if self._hybrid is None:
+            return slots
+        counterparts: Integers = integers(self._hybrid.full_to_swa_index_mapping)[slots]
+        return counterparts
 
     def audit(self, requests: Iterable[Any]) -> str:
         """What is wrong with the books, in one sentence, or "" where they balance."""
-        free = self.free_pages()
-        repeated = _repeated(free)
-        if repeated.size:
-            return f"page {repeated[0]} is free twice ({_counted(repeated)})"
-        tree = self._pages_of(_tree_slots(self.tree))
-        held: dict[int, str] = dict.fromkeys(free.tolist(), "free")
-        for page in tree.tolist():
-            if page in held:
-                return f"page {page} is {held[page]}, and in the prefix tree"
-            held[page] = "in the prefix tree"
+        holders = list(self._holders(requests))
+        for book in self.books:
+            problem = book.audit((holder, self._pages(slots, book)) for holder, slots in holders)
+            if problem:
+                return problem
+        return ""
+
+    def _holders(self, requests: Iterable[Any]) -> Iterator[tuple[str, Integers]]:
+        """Who holds which slots: the prefix tree first, then every request."""
+        yield IN_TREE, np.concatenate([_NONE, *_tree_slots(self.tree)])
         table = integers(self.pool.req_to_token)
         for request in requests:
             row, length = row_of(request), _allocated(request)
-            if row is None:
-                continue
-            for page in self._pages_of([table[row, :length]]).tolist():
-                holder = f"held by request {request.rid}"
-                if held.get(page, "in the prefix tree") != "in the prefix tree":
-                    return f"page {page} is {held[page]}, and {holder}"
-                if page not in held:
-                    held[page] = holder
-        lost = sorted(set(range(1, self.pages + 1)) - set(held))
-        if lost:
-            return f"page {lost[0]} is neither free, nor in the prefix tree, nor held by a request ({len(lost)} pages)"
-        return ""
+            if row is not None:
+                yield f"held by request {request.rid}", table[row, :length]
 
-    def _pages_of(self, slots: Iterable[Integers]) -> Integers:
-        every = [np.zeros(0, dtype=np.int64), *slots]
-        return np.unique(np.concatenate(every) // self.page_size)
+    def _pages(self, slots: Integers, book: Book) -> Integers:
+        """The pages in `book` of slots of the full pool."""
+        pages = np.unique(slots // self.page_size)
+        if book.window:
+            pages = np.unique(self.in_window(book.slots_of(pages)) // self.page_size)
+        held: Integers = pages[pages != PADDING_PAGE]
+        return held
+
+
+_NONE = integers([])
 
 
 def row_of(request: Any) -> int | None:
@@ -89,13 +93,3 @@ def _tree_slots(tree: Any) -> Iterator[Integers]:
         value = node.value if hasattr(node, "value") else node.component_data[0].value
         if value is not None:
             yield integers(value)
-
-
-def _repeated(pages: Integers) -> Integers:
-    values, counts = np.unique(pages, return_counts=True)
-    found: Integers = values[counts > 1]
-    return found
-
-
-def _counted(pages: Integers) -> str:
-    return "1 page" if len(pages) == 1 else f"{len(pages)} pages"

@@ -3,8 +3,8 @@
 import os
 from typing import Any
 
+from harness.models.store import folder
 from harness.scenario.axes import AXES
-from harness.scenario.models import MODELS
 from harness.scenario.session import SessionScenario
 
 #: What every server has; sglang derives what is named neither here nor by an axis.
@@ -26,7 +26,7 @@ LARGEST_BUCKET = 4
 
 def server_arguments(scenario: SessionScenario) -> dict[str, Any]:
     """Keyword arguments for `ServerArgs`: of every axis the value of the scenario, or else its first."""
-    models = MODELS[scenario.target]
+    models = folder(scenario.target)
     axes = [axis for axis in AXES if axis.kind == "option" and axis.applies(scenario.algorithm, scenario.target)]
     arguments = FIXED | {axis.name: axis.values[0] for axis in axes if axis.values[0] is not None}
     arguments |= dict(scenario.options) | {"model_path": str(models / "target")}

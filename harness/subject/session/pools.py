@@ -10,22 +10,32 @@ from harness.npu.memory import host_view, is_on_device
 
 
 class Pools:
-    """The caches of every model runner of this process, layer by layer."""
+    """The caches of every model runner of this process, layer by layer; those of window layers may be apart."""
 
     def __init__(self) -> None:
         from sglang.srt.model_executor.model_runner import ModelRunner
 
         runners = [one for one in gc.get_objects() if isinstance(one, ModelRunner)]
         pools = {id(runner.token_to_kv_pool): runner.token_to_kv_pool for runner in runners}
-        self.caches = [cache for pool in pools.values() for cache in _caches(pool)]
+        full = [getattr(pool, "full_kv_pool", pool) for pool in pools.values()]
+        windows = [pool.swa_kv_pool for pool in pools.values() if hasattr(pool, "swa_kv_pool")]
+        self._full = [cache for pool in full for cache in _caches(pool)]
+        self._windows = [cache for pool in windows for cache in _caches(pool)]
+        page_size = int(full[0].page_size)
+        #: How many numbers each cache, by its address, has for one slot.
+        self.widths = {cache.data_ptr(): cache.shape[1] // page_size for cache in self._full + self._windows}
+        #: The addresses of the caches whose slots are those of a window's pool.
+        self.windows = frozenset(cache.data_ptr() for cache in self._windows)
 
-    def fill(self, value: float, pages: Sequence[int] | None = None) -> None:
-        """Have every slot, or those of `pages`, hold `value`: what nobody has written is not zero."""
-        for cache in self.caches:
-            if pages is None:
-                cache.fill_(value)
-            else:
-                cache[list(pages)] = value
+    def fill(self, value: float) -> None:
+        """Have every slot hold `value`: what nobody has written is not zero."""
+        for cache in self._full + self._windows:
+            cache.fill_(value)
+
+    def fill_pages(self, value: float, pages: Sequence[int], window: bool) -> None:
+        """Have the slots of `pages` hold `value`, in the window's pool or in all others."""
+        for cache in self._windows if window else self._full:
+            cache[list(pages)] = value
 
 
 def _caches(pool: Any) -> Iterator[torch.Tensor]:

@@ -32,10 +32,9 @@ class Stage:
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
         self.accounts = Accounts(scheduler)
-        self.watch = Watch(self._visit_of)
-        self.watch.page_size = self.accounts.page_size
         self.requests: dict[str, Any] = {}
         self.pools = Pools()
+        self.watch = Watch(self._visit_of, self.pools, self.accounts)
         self._stand_around()
 
     def begin(self, scenario: SessionScenario) -> None:
@@ -44,7 +43,7 @@ class Stage:
         self.problems: list[str] = []
         self.watch.begin()
         self.pools.fill(scenario.fill)
-        self.free = set(self.accounts.free_pages().tolist())
+        self.accounts.begin()
         self.turn = 0
         #: Whether the session ended before all was answered, so that the server is not empty.
         self.stalled = False
@@ -106,12 +105,10 @@ class Stage:
             cls.execute = self.watch.around(lambda graphs: graphs.model_runner, self.watch.replaying(cls.execute))
 
     def _look(self) -> None:
-        free = set(self.accounts.free_pages().tolist())
-        freed = free - self.free
-        if freed:
-            self.watch.ledger.freed(self.accounts.slots_of(freed))
-            self.pools.fill(self._script.fill, sorted(freed))
-        self.free = free
+        for book in self.accounts.books:
+            if freed := book.freed():
+                self.watch.ledger.freed(book.slots_of(freed), book.window)
+                self.pools.fill_pages(self._script.fill, freed, book.window)
         problem = self.accounts.audit(self.requests.values())
         if problem and len(self.problems) < ENOUGH:
             self.problems.append(f"turn {self.turn}: {problem}")

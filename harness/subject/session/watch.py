@@ -1,16 +1,20 @@
 """Watching the forwards of a session: what is published, what attention is told, and what the sanitizer objects to."""
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from msgspec.structs import replace
 
-from harness.npu.boundary import AttentionRead, CacheWrite, Event
+from harness.npu.boundary import AttentionRead, CacheWrite, Event, SlotEvent, TileWrite
+from harness.npu.paged_cache import TILE
 from harness.scenario.observation import BadAccess, Changed, Forward
 from harness.shadow.ledger import Ledger, Row
+from harness.subject.session.accounts import Accounts
 from harness.subject.session.numbers import Integers, integers
+from harness.subject.session.pools import Pools
 
 #: Accesses and changes that are kept of a session: the first ones say what is wrong.
 ENOUGH = 20
@@ -35,18 +39,22 @@ class Watch:
     `visit_of` finds the number of a visit by its row in the pool.
     """
 
-    def __init__(self, visit_of: Callable[[int], int]) -> None:
+    def __init__(self, visit_of: Callable[[int], int], pools: Pools, accounts: Accounts) -> None:
         self.visit_of = visit_of
+        self.pools = pools
+        self.accounts = accounts
         self.turn = 0
         self.begin()
 
     def begin(self) -> None:
         """A new session: nothing is written yet."""
-        self.ledger = Ledger()
+        self.ledger = Ledger(self.pools.windows)
         self.forwards: list[Forward] = []
         self.accesses: dict[BadAccess, None] = {}
         self.rewritten: list[Changed] = []
         self._now: _Now | None = None
+        #: A layer has two caches: keys and values, or latents and rotary parts.
+        self._latest: deque[int] = deque(maxlen=2)
 
     def around(self, runner_of: Callable[[Any], Any], call: Callable[..., Any]) -> Callable[..., Any]:
         """`call`, a method that takes a forward batch first, watched; `runner_of` finds the runner of its object."""
@@ -61,7 +69,10 @@ class Watch:
             try:
                 return call(owner, forward_batch, *args, **kwargs)
             finally:
-                now, self._now = self._now, None
+                now = self._now
+                for unfinished in now.unfinished():
+                    self._object(self.ledger.read(unfinished, now.rows, now.slots(False)))
+                self._now = None
                 self.forwards.append(now.forward)
                 self._compare(now.forward, before, forward_batch)
 
@@ -80,14 +91,34 @@ class Watch:
 
     def __call__(self, event: Event) -> None:
         """An operator is about to read or write the KV cache."""
+        for one in self._meant(event):
+            if isinstance(one, AttentionRead):
+                self._read(one)
+            else:
+                self._write(one)
+
+    def _meant(self, event: Event) -> list[SlotEvent]:
+        """The same event by slots; MLA may decode over a copy of both caches that its layer has just written."""
+        if isinstance(event, TileWrite):
+            width = self.pools.widths.get(event.cache)
+            return [] if width is None else [event.slots(width // TILE, self.accounts.page_size)]
+        if isinstance(event, AttentionRead) and event.cache not in self.pools.widths:
+            return [event._replace(cache=cache) for cache in self._latest]
+        return [event]
+
+    def _read(self, event: AttentionRead) -> None:
         now = self._now
-        if isinstance(event, AttentionRead):
-            if now is not None and now.forward.visits:
-                now.note(event)
-                self._object(self.ledger.read(event, now.rows, now.table))
-        elif isinstance(event, CacheWrite):
-            rows = now.rows if now is not None and not now.forward.draft else None
-            self._object(self.ledger.write(event, self.page_size, rows, now.table if now is not None else _NOBODY))
+        if now is not None and now.forward.visits:
+            window = event.cache in self.pools.windows
+            rows = now.told(event)
+            self._object(self.ledger.read(event, rows, now.slots(window), now.window if window else None))
+
+    def _write(self, event: CacheWrite) -> None:
+        now = self._now
+        self._latest.append(event.cache)
+        rows = now.rows if now is not None and not now.forward.draft else None
+        table = now.slots(event.cache in self.pools.windows) if now is not None else _NOBODY
+        self._object(self.ledger.write(event, self.accounts.page_size, rows, table))
 
     def _object(self, violations: list[Any]) -> None:
         for bad in violations:
@@ -106,8 +137,6 @@ class Watch:
                 where = f"{forward.mode} {name}"
                 self.rewritten.append(Changed(where, dtype, tuple(old.tolist()), tuple(new.tolist())))
 
-    page_size = 1
-
 
 class _Now:
     """The forward that is running: its batch as rows of the pool."""
@@ -123,18 +152,40 @@ class _Now:
         new_tokens = () if added is None or mode not in ("extend", "mixed") else tuple(integers(added)[:live].tolist())
         block = int(getattr(batch.spec_info, "draft_token_num", 0) or 0) if batch.spec_info is not None else 0
         visits = tuple(watch.visit_of(row) for row in rows)
-        self.table: Integers = integers(runner.req_to_token_pool.req_to_token)
+        table = integers(runner.req_to_token_pool.req_to_token)
+        self._table, self._window_table = table, watch.accounts.in_window(table)
+        #: What a window layer sees before a query's own position.
+        self.window = int(runner.sliding_window_size or 0)
+        self._parts: dict[int, list[AttentionRead]] = {}
         self.forward = Forward(watch.turn, draft, mode, visits, tuple(device), host, new_tokens, block)
         self.rows = [
             Row(row, *_writable(mode, length, new, block))
             for row, length, new in zip(rows, device, new_tokens or (0,) * live, strict=True)
         ]
 
-    def note(self, event: AttentionRead) -> None:
-        """Keep the KV lengths that attention is told, if they are new."""
-        told = tuple(event.kv_lengths)
-        if told not in self.forward.reads:
+    def slots(self, window: bool) -> Integers:
+        """The slots of the pool's rows, in the window's pool or in all others."""
+        return self._window_table if window else self._table
+
+    def told(self, event: AttentionRead) -> list[Row]:
+        """The requests that an attention call is for; keeps the KV lengths that a whole batch is told, if they are new.
+
+        A call with fewer rows than the batch goes on where the last one of its cache ended: window layers may extend
+        request by request (read: `forward_extend` of 0.5.17 to 0.5.23 with FIA).
+        """
+        before = self._parts.pop(event.cache, [])
+        begun = sum(len(part.kv_lengths) for part in before)
+        parts = [*before, event]
+        told = tuple(length for part in parts for length in part.kv_lengths)
+        if len(told) < len(self.rows):
+            self._parts[event.cache] = parts
+        elif told not in self.forward.reads:
             self.forward = replace(self.forward, reads=(*self.forward.reads, told))
+        return self.rows[begun : begun + len(event.kv_lengths)] if before or len(told) < len(self.rows) else self.rows
+
+    def unfinished(self) -> list[AttentionRead]:
+        """Calls for a part of the batch after which none came for the rest."""
+        return [parts[-1] for parts in self._parts.values()]
 
 
 def _writable(mode: str, length: int, new: int, block: int) -> tuple[int, int]:

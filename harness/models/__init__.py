@@ -1,0 +1,1 @@
+"""The random models of sessions, written anew from a seed wherever they are needed."""
