@@ -29,6 +29,14 @@ What no entry of the classification speaks for: a gap until somebody has read ho
 
 {new}
 
+## Targets
+
+The kinds of attention that a target has.
+
+| kind | sessions run | or why not yet |
+|---|---|---|
+{targets}
+
 ## Axes
 
 Sessions hold every two values of different axes together, as far as both apply (pairwise covering); the first value is
@@ -108,6 +116,10 @@ def page(defaults: Mapping[str, str], changes: History, told: Classification) ->
         switches=sum(not _is_option(name) for name in defaults),
         **{kind: kinds.count(kind) for kind in get_args(Kind)},
         new=_unclassified(judged, having),
+        targets="\n".join(
+            [_row(f"`{target}`", what, "") for target, what in told.targets.items()]
+            + [_row(kind, "no", why) for kind, why in told.target_gaps.items()]
+        ),
         axes="\n".join(line for name in told.axes for line in _axis(name, told.axes[name], defaults, having)),
         pinned="\n".join(
             _row(f"`{name}`", releases_with(name, having), pinned.value, pinned.why)

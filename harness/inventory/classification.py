@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from harness.scenario.session import SessionTarget
+
 Kind = Literal["axis", "fixed", "gap", "out", "unclassified"]
 
 
@@ -29,13 +31,16 @@ class Pinned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Classification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The classes of the names, and where variables that are in no table are looked for.
+    """The classes of the names, where variables that are in no table are looked for, and the kinds of target.
 
+    `targets` says what sessions run as each, `target_gaps` which kinds they do not run, and why not.
     `gaps` and `out` are by reason. An entry there is a name, or a rule: a regular expression for whole names. A name
     decides before a rule does, and an earlier rule before a later one.
     """
 
     release: str
+    targets: dict[SessionTarget, str]
+    target_gaps: dict[str, str]
     read: list[str]
     axes: dict[str, Varied]
     fixed: dict[str, Pinned]

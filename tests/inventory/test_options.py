@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from harness.inventory.history import Change, history, names, releases_with, wit
 from harness.inventory.options import REQUIRED, options, switches
 from harness.scenario.axes import AXES
 from harness.scenario.metadata import Attention, MetadataScenario, Pool, Request
+from harness.scenario.session import SessionTarget
 from harness.subject.source import resolve
 
 _DOCS = Path(__file__).parents[2] / "docs"
@@ -182,6 +184,8 @@ def test_a_variable_is_read_where_it_is_named_and_not_where_it_is_written(tmp_pa
 
 _TOLD = Classification(
     "0.5.23",
+    {},
+    {},
     [],
     {"page_size": Varied("pages")},
     {"device": Pinned("npu", "the emulated one")},
@@ -229,3 +233,13 @@ def test_the_history_of_names_keeps_what_came_and_went() -> None:
 def test_the_releases_of_a_name_are_told_in_words() -> None:
     having = {"1": {"a", "b", "d"}, "2": {"a", "b", "c", "e"}, "3": {"a", "c"}}
     assert [releases_with(name, having) for name in "abcde"] == ["all", "1 to 2", "from 2", "1", "2"]
+
+
+def test_every_kind_of_target_that_sessions_run_is_described() -> None:
+    assert set(classification().targets) == set(get_args(SessionTarget))
+
+
+def test_a_kind_of_target_that_sessions_do_not_run_is_on_the_page_with_the_reason(newest: dict[str, str]) -> None:
+    told = replace(classification(), target_gaps={"attention of another kind": "nobody has read it yet"})
+
+    assert "| attention of another kind | no | nobody has read it yet |" in axes.page(newest, history(), told)
