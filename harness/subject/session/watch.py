@@ -67,12 +67,12 @@ class Watch:
             self.ledger.step += 1
             before = {name: _copy(getattr(forward_batch, name, None)) for name in PUBLISHED}
             try:
-                return call(owner, forward_batch, *args, **kwargs)
+                result = call(owner, forward_batch, *args, **kwargs)
+                for unfinished in self._now.unfinished():
+                    self._object(self.ledger.read(unfinished, self._now.rows, self._now.slots(False)))
+                return result
             finally:
-                now = self._now
-                for unfinished in now.unfinished():
-                    self._object(self.ledger.read(unfinished, now.rows, now.slots(False)))
-                self._now = None
+                now, self._now = self._now, None
                 self.forwards.append(now.forward)
                 self._compare(now.forward, before, forward_batch)
 
