@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from harness.checks.session_answers import first_difference
 from harness.errors import CannotJudge
+from harness.models.prompts import texts
 from harness.scenario.metadata import Algorithm, Executor
 from harness.scenario.observation import SessionSeen
-from harness.scenario.prompts import texts
 from harness.scenario.session import SessionScenario, Visit
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import load_file
+from safetensors import deserialize
 
 Values = npt.NDArray[np.float64]
 
@@ -15,9 +15,8 @@ class Checkpoint:
 
     def __init__(self, folder: Path) -> None:
         self.config = json.loads((folder / "config.json").read_text())
-        self.weights = {
-            name: weight.astype(np.float64) for name, weight in load_file(folder / "model.safetensors").items()
-        }
+        stored = deserialize((folder / "model.safetensors").read_bytes())  # type: ignore[no-untyped-call]
+        self.weights = {name: _weight(**tensor) for name, tensor in stored}
         self.epsilon = float(self.config["rms_norm_eps"])
 
     def project(self, hidden: Values, name: str) -> Values:
@@ -30,3 +29,11 @@ class Checkpoint:
         scale = np.sqrt(np.mean(hidden**2, axis=-1, keepdims=True) + self.epsilon)
         normed: Values = hidden / scale * self.weights[f"{name}.weight"]
         return normed
+
+
+def _weight(dtype: str, shape: list[int], data: bytes) -> Values:
+    """A stored tensor; bfloat16, which NumPy does not have, is the upper half of a float32."""
+    if dtype == "BF16":
+        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").astype(np.float64).reshape(shape)
+    assert dtype == "F32", f"a weight of type {dtype}"
+    return np.frombuffer(data, "<f4").astype(np.float64).reshape(shape)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.models.prompts import prompt
 from harness.models.store import folder
 from harness.reference.transformer import Greedy, greedy
 from harness.scenario.convention import CONVENTION, DFLASH_FAMILY
 from harness.scenario.observation import Forward
-from harness.scenario.prompts import prompt
 from harness.scenario.session import SessionScenario, context_length
 
 Lengths = tuple[int, ...]

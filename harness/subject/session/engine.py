@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from harness.models.prompts import prompt
 from harness.npu import is_installed
 from harness.npu.presence import EMULATE
 from harness.scenario.observation import Answer, SessionSeen
-from harness.scenario.prompts import prompt
 from harness.scenario.session import SessionScenario, Visit
 from harness.subject.session import inside, server
 from harness.subject.session.arguments import server_arguments

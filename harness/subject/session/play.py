@@ -3,9 +3,9 @@
 from array import array
 from typing import Any
 
+from harness.models.prompts import prompt
 from harness.npu.boundary import listening
 from harness.scenario.observation import SessionSeen
-from harness.scenario.prompts import prompt
 from harness.scenario.session import SessionScenario
 from harness.subject.blame import sglang_error
 from harness.subject.session import server

@@ -5,7 +5,7 @@ from itertools import chain, islice
 
 import msgspec
 
-from harness.scenario.models import FIXTURES
+from harness.models.store import TRAINED
 from harness.scenario.session import Visit
 
 #: Letters, as the last tokens of a prompt that no other prompt has; there are more than visits of a session.
@@ -15,10 +15,8 @@ _OWN = 97
 @cache
 def texts() -> tuple[tuple[int, ...], ...]:
     """The texts, the longest first, each a tuple of bytes."""
-    prompts = msgspec.json.decode(
-        (FIXTURES / "tiny_pair" / "prompts.json").read_bytes(), type=tuple[tuple[int, ...], ...]
-    )
-    return tuple(sorted(prompts, key=len, reverse=True))
+    data = (TRAINED / "prompts.json").read_bytes()
+    return tuple(sorted(msgspec.json.decode(data, type=tuple[tuple[int, ...], ...]), key=len, reverse=True))
 
 
 def prompt(visit: Visit, number: int) -> list[int]:
