@@ -18,12 +18,13 @@ from harness.checks.finding import Finding
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.checks.registry import CHECKS, checks_of
 from harness.errors import CannotJudge, Exit
-from harness.scenario import GateScenario, MetadataScenario
+from harness.scenario import GateScenario, Scenario
 from harness.scenario.attention import attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.case import Case
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
+from harness.scenario.verify_strategies import verifies, verify_cells
 from harness.shadow.overhead import Overhead
 from harness.subject.frames import SubjectInfo
 from harness.subject.losses import Losses, LostScenario
@@ -32,6 +33,8 @@ from harness.subject.supervisor import Supervisor
 
 #: The groups whose checks look at scenarios where attention runs.
 ATTENTION_GROUPS = ("kv-bounds", "outputs")
+#: What the hunts look for of which there are as many examples as a profile has; where attention runs, there are fewer.
+QUICK = (("metadata",), ("accept",))
 #: Told what the run is at, and how far: a stage, steps done, steps in all.
 Progress = Callable[[str, int, int], None]
 
@@ -132,7 +135,7 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
         progress(stage, number, len(hunts) + 1)
         selected = [check for check in checks if check.group in judging]
         database = example_database(plan.profile, stage)
-        profile = plan.profile if "metadata" in judging else plan.profile._replace(examples=plan.profile.runs)
+        profile = plan.profile if judging in QUICK else plan.profile._replace(examples=plan.profile.runs)
         hunt(Trial(supervisor.observe, selected, tally), strategy, profile, plan.seed, database)
     if "metadata" in groups:
         progress("sweep", len(hunts), len(hunts) + 1)
@@ -141,11 +144,11 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
     progress("done", len(hunts) + 1, len(hunts) + 1)
 
 
-Hunt = tuple[str, SearchStrategy[MetadataScenario], Collection[str]]
+Hunt = tuple[str, SearchStrategy[Scenario], Collection[str]]
 
 
 def _hunts(capabilities: Collection[str], groups: Collection[str]) -> list[Hunt]:
-    """What to search, under which name, and for which groups: metadata as such, and where attention runs over it."""
+    """What to search, under which name, and for which groups: metadata, attention that runs over it, and verifies."""
     hunts: list[Hunt] = []
     if "metadata" in groups:
         hunts += [(str(cell), scenarios(cell, capabilities), ("metadata",)) for cell in cells(capabilities)]
@@ -153,6 +156,8 @@ def _hunts(capabilities: Collection[str], groups: Collection[str]) -> list[Hunt]
     if running:
         named = [(f"{cell} attention", attention_scenarios(cell, capabilities)) for cell in cells(capabilities)]
         hunts += [(name, strategy, running) for name, strategy in named]
+    if "accept" in groups:
+        hunts += [(str(cell), verifies(cell, capabilities), ("accept",)) for cell in verify_cells(capabilities)]
     return hunts
 
 

@@ -45,5 +45,6 @@ class Tally:
 
 def size(finding: Finding) -> tuple[int, int]:
     """Order of scenarios from simple to complicated: requests first, then the length of the JSON."""
-    rounds = getattr(finding.scenario, "rounds", ())
-    return sum(len(batch) for batch in rounds), len(msgspec.json.encode(finding.scenario))
+    scenario = finding.scenario
+    batches = getattr(scenario, "rounds", None) or [getattr(scenario, "requests", ())]
+    return sum(len(batch) for batch in batches), len(msgspec.json.encode(scenario))

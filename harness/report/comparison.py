@@ -9,11 +9,15 @@ from rich.table import Table
 
 from harness.checks.check import Check
 from harness.checks.finding import Outcome, Verdict
-from harness.scenario import MetadataScenario, Scenario
-from harness.scenario.observation import Observation
+from harness.scenario import GateScenario, Scenario, VerifyRequest, VerifyScenario
+from harness.scenario.observation import Emitted, Observation
 from harness.subject.frames import SubjectInfo
 
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.UNKNOWN: "yellow", Verdict.NOT_RUN: "dim"}
+
+
+#: Different emissions of one request that are shown.
+MOST_WAYS = 6
 
 
 class Replayed(NamedTuple):
@@ -50,8 +54,10 @@ def show_replay(console: Console, scenario: Scenario, replays: Sequence[Replayed
 
 def describe(scenario: Scenario) -> list[str]:
     """The scenario in a few lines."""
-    if not isinstance(scenario, MetadataScenario):
+    if isinstance(scenario, GateScenario):
         return [f"start {scenario.algorithm} with device={scenario.device!r}"]
+    if isinstance(scenario, VerifyScenario):
+        return _describe_verify(scenario)
     pool = scenario.pool
     lines = [
         f"{scenario.algorithm} {scenario.mode}, {scenario.executor}, attention {scenario.target}, "
@@ -70,6 +76,31 @@ def describe(scenario: Scenario) -> list[str]:
     return lines
 
 
+def _describe_verify(scenario: VerifyScenario) -> list[str]:
+    lines = [f"{scenario.algorithm} verify on the {scenario.path} path, {scenario.block} tokens a request"]
+    for number, request in enumerate(scenario.requests):
+        tree = f" after nodes {list(request.parents)}" if request.parents else ""
+        line = f"request {number}: token {request.tokens[0]}, then drafted {list(request.tokens[1:])}{tree}"
+        lines.append(f"{line}; {_chosen(request)}")
+        for node, logits in enumerate(request.logits):
+            grammar = f", allowed {list(request.allowed[node])}" if request.allowed else ""
+            lines.append(f"  logits after node {node}: {list(logits)}{grammar}")
+    return lines
+
+
+def _emitted(seen: Sequence[Emitted]) -> str:
+    """Everything that a request emitted, the most frequent first; of many, the first ones."""
+    ways = [f"{list(one.tokens)}" + (f" × {one.count}" if one.count > 1 else "") for one in seen[:MOST_WAYS]]
+    return "; ".join(ways) + ("; …" if len(seen) > MOST_WAYS else "")
+
+
+def _chosen(request: VerifyRequest) -> str:
+    """How the tokens of a request are chosen."""
+    if not request.sampled:
+        return "greedy"
+    return f"temperature {request.temperature}, top_k {request.top_k or 'all'}, top_p {request.top_p}"
+
+
 def _seen(observation: Observation) -> dict[str, str]:
     if observation.fault is not None:
         rows = {"fault": f"{observation.fault.cause}: {observation.fault.reason}"}
@@ -78,7 +109,7 @@ def _seen(observation: Observation) -> dict[str, str]:
         return rows
     if observation.verdict:
         return {"answer": observation.verdict}
-    rows = {}
+    rows = {f"request {number} emits": _emitted(seen) for number, seen in enumerate(observation.accepted)}
     several = len(observation.seen) > 1
     for number, seen in enumerate(observation.seen):
         prefix = f"round {number} " if several else ""

@@ -2,7 +2,17 @@
 
 from harness.scenario.gate import GateScenario
 from harness.scenario.metadata import MetadataScenario, PageMap, Pool, Request
+from harness.scenario.verify import VerifyRequest, VerifyScenario
 
-Scenario = MetadataScenario | GateScenario
+Scenario = MetadataScenario | GateScenario | VerifyScenario
 
-__all__ = ["GateScenario", "MetadataScenario", "PageMap", "Pool", "Request", "Scenario"]
+__all__ = [
+    "GateScenario",
+    "MetadataScenario",
+    "PageMap",
+    "Pool",
+    "Request",
+    "Scenario",
+    "VerifyRequest",
+    "VerifyScenario",
+]
