@@ -12,10 +12,18 @@ from harness.campaign.trial import Trial
 from harness.checks.check import Check
 from harness.checks.finding import Outcome, Verdict
 from harness.checks.lengths import query_field
-from harness.reference.accept import greedy
+from harness.reference.accept import Ambiguous, greedy, sampled
 from harness.reference.attention import outputs
 from harness.reference.metadata import prefix_pages, rows
-from harness.scenario import GateScenario, MetadataScenario, PageMap, Request, Scenario, VerifyScenario
+from harness.scenario import (
+    GateScenario,
+    MetadataScenario,
+    PageMap,
+    Request,
+    Scenario,
+    VerifyRequest,
+    VerifyScenario,
+)
 from harness.scenario.convention import device_length
 from harness.scenario.observation import Array, Emitted, Floats, Observation, Seen
 from harness.scenario.strategies import Cell, cells, scenarios
@@ -54,10 +62,25 @@ def observation(scenario: Scenario) -> Observation:
         accepted = scenario.device.startswith("cuda") or scenario.device == "npu"
         return Observation(verdict="accepted" if accepted else "only cuda and npu are supported")
     if isinstance(scenario, VerifyScenario):
-        emissions = [min(greedy(request)) for request in scenario.requests]
-        return Observation(accepted=tuple((Emitted(len(one), one, one[-1]),) for one in emissions))
+        return Observation(accepted=tuple(emitted(request, scenario.draws) for request in scenario.requests))
     seen = [round_seen(scenario, batch) for batch in scenario.rounds for _ in range(scenario.builds)]
     return Observation(tuple(seen))
+
+
+def emitted(request: VerifyRequest, draws: int) -> tuple[Emitted, ...]:
+    """What a request emits: of a sampled one, each emission about as often as it is expected."""
+    if not request.sampled:
+        one = min(greedy(request))
+        return (Emitted(len(one), one, one[-1], draws),)
+    try:
+        right = sampled(request)
+    except Ambiguous:
+        return (Emitted(1, (0,), 0, draws),)
+    likely = sorted(right, key=right.__getitem__, reverse=True)
+    counts = {one: int(right[one] * draws) for one in likely}
+    for one in likely[: draws - sum(counts.values())]:
+        counts[one] += 1
+    return tuple(Emitted(len(one), one, one[-1], count) for one, count in counts.items() if count)
 
 
 def round_seen(scenario: MetadataScenario, batch: tuple[Request, ...]) -> Seen:

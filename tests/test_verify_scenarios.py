@@ -8,7 +8,14 @@ from harness.reference.accept import choices, greedy
 from harness.scenario import Scenario, VerifyRequest, VerifyScenario
 from harness.scenario.capability import missing
 from harness.scenario.validity import why_invalid
-from harness.scenario.verify_strategies import ALGORITHMS, VerifyCell, verify_cells
+from harness.scenario.verify_strategies import (
+    ALGORITHMS,
+    TEMPERATURES,
+    TOP_KS,
+    TOP_PS,
+    VerifyCell,
+    verify_cells,
+)
 from tests.ideal import CAPABILITIES, drawn_verifies
 
 CELLS = verify_cells(CAPABILITIES)
@@ -20,7 +27,7 @@ VERIFY = VerifyScenario("EAGLE", (REQUEST,))
 def test_what_is_drawn_is_in_its_cell_can_be_and_survives_json(cell: VerifyCell) -> None:
     for scenario in drawn_verifies(cell):
         assert why_invalid(scenario) == ""
-        assert (scenario.algorithm, scenario.path) == cell[:2]
+        assert (scenario.algorithm, scenario.path, scenario.sampled) == (*cell[:2], cell.sampled)
         assert cell.shape == "chain" or scenario.shape == "tree"
         assert scenario.needs_cuda == ""
         assert scenario == msgspec.json.decode(msgspec.json.encode(scenario), type=Scenario)
@@ -37,7 +44,7 @@ def _kinds(request: VerifyRequest) -> set[str]:
     return kinds | ({"forbidden"} if forbidden else set())
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=str)
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if not cell.sampled], ids=str)
 def test_ties_masks_and_every_kind_of_acceptance_are_drawn(cell: VerifyCell) -> None:
     scenarios = drawn_verifies(cell, 100)
 
@@ -45,6 +52,28 @@ def test_ties_masks_and_every_kind_of_acceptance_are_drawn(cell: VerifyCell) -> 
         "tie", "all", "none", "some", "forbidden",
     }  # fmt: skip
     assert {len(scenario.requests) for scenario in scenarios} == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell.sampled and cell.path == "ascend"], ids=str)
+def test_every_parameter_and_greedy_requests_beside_sampled_ones_are_drawn(cell: VerifyCell) -> None:
+    requests = [request for scenario in drawn_verifies(cell, 100) for request in scenario.requests]
+    sampling = [request for request in requests if request.sampled]
+
+    assert len(requests) > len(sampling)
+    assert {request.temperature for request in sampling} == set(TEMPERATURES)
+    assert {request.top_k for request in sampling} == set(TOP_KS)
+    assert {request.top_p for request in sampling} == set(TOP_PS)
+    assert any(request.allowed for request in sampling)
+
+
+def test_what_filters_on_cuda_is_named() -> None:
+    request = replace(REQUEST, temperature=1.0, draft_logits=REQUEST.logits[:2])
+    verify = VerifyScenario("DSPARK", (request,), "cuda")
+
+    assert verify.needs_cuda == ""
+    assert replace(verify, requests=(replace(request, top_k=2),)).needs_cuda == ""
+    assert replace(verify, requests=(request, replace(request, top_k=2))).needs_cuda == "top_k_renorm_prob"
+    assert replace(verify, requests=(replace(request, top_p=0.5),)).needs_cuda == "top_p_renorm_prob"
 
 
 def test_every_algorithm_is_verified_as_on_an_npu_and_no_cell_needs_a_cuda_device() -> None:
@@ -68,6 +97,11 @@ def test_a_grammar_with_dflash_needs_a_release_that_takes_it() -> None:
         (VerifyScenario("EAGLE", (VerifyRequest((0,) * 33, ((0, 1),) * 33),)), "a request has more than 32 tokens"),
         (VerifyScenario("EAGLE", (VerifyRequest((0,), ((1,),)),)), "a vocabulary has 2 to 64 tokens"),
         (VerifyScenario("DSPARK", (replace(REQUEST, parents=(0, 0)),)), "DSPARK verifies no trees"),
+        (VerifyScenario("DSPARK", (VerifyRequest((0,), ((0, 1),)),)), "DSPARK drafts a token or more"),
+        (VerifyScenario("DSPARK", (replace(REQUEST, temperature=1.0),)), "has the draft's logits for each node but"),
+        (replace(VERIFY, requests=(replace(REQUEST, draft_logits=((0, 1, 2),) * 2),)), "and no other has any"),
+        (replace(VERIFY, draws=0), "draws=0 is not in 1 to 4096"),
+        (replace(VERIFY, seed=-1), "seed=-1 is not in 0 to"),
         (replace(VERIFY, requests=(REQUEST, VerifyRequest((0,), ((0, 1, 2),)))), "have as many tokens"),
         (replace(VERIFY, requests=(replace(REQUEST, logits=REQUEST.logits[:2]),)), "there are logits after each"),
         (replace(VERIFY, requests=(replace(REQUEST, logits=((0, 1, 2), (0,), (0,))),)), "a logit for each token"),

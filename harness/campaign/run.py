@@ -33,8 +33,6 @@ from harness.subject.supervisor import Supervisor
 
 #: The groups whose checks look at scenarios where attention runs.
 ATTENTION_GROUPS = ("kv-bounds", "outputs")
-#: What the hunts look for of which there are as many examples as a profile has; where attention runs, there are fewer.
-QUICK = (("metadata",), ("accept",))
 #: Told what the run is at, and how far: a stage, steps done, steps in all.
 Progress = Callable[[str, int, int], None]
 
@@ -131,12 +129,12 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
             for finding in trial.judge(GateScenario(device)):
                 tally.keep(finding)
     hunts = _hunts(supervisor.info.capabilities, groups)
-    for number, (stage, strategy, judging) in enumerate(hunts):
-        progress(stage, number, len(hunts) + 1)
-        selected = [check for check in checks if check.group in judging]
-        database = example_database(plan.profile, stage)
-        profile = plan.profile if judging in QUICK else plan.profile._replace(examples=plan.profile.runs)
-        hunt(Trial(supervisor.observe, selected, tally), strategy, profile, plan.seed, database)
+    for number, one in enumerate(hunts):
+        progress(one.stage, number, len(hunts) + 1)
+        selected = [check for check in checks if check.group in one.groups]
+        database = example_database(plan.profile, one.stage)
+        profile = plan.profile if one.quick else plan.profile._replace(examples=plan.profile.runs)
+        hunt(Trial(supervisor.observe, selected, tally), one.strategy, profile, plan.seed, database)
     if "metadata" in groups:
         progress("sweep", len(hunts), len(hunts) + 1)
         swept = sweep(plan.profile.sweep_blocks, plan.profile.sweep_pairs)
@@ -144,20 +142,29 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
     progress("done", len(hunts) + 1, len(hunts) + 1)
 
 
-Hunt = tuple[str, SearchStrategy[Scenario], Collection[str]]
+class Hunt(NamedTuple):
+    """What to search, under which name, and for which groups; what is not `quick` has fewer examples."""
+
+    stage: str
+    strategy: SearchStrategy[Scenario]
+    groups: Collection[str]
+    quick: bool
 
 
 def _hunts(capabilities: Collection[str], groups: Collection[str]) -> list[Hunt]:
-    """What to search, under which name, and for which groups: metadata, attention that runs over it, and verifies."""
+    """Every hunt: metadata, attention that runs over it, and verifies."""
     hunts: list[Hunt] = []
     if "metadata" in groups:
-        hunts += [(str(cell), scenarios(cell, capabilities), ("metadata",)) for cell in cells(capabilities)]
+        hunts += [Hunt(str(cell), scenarios(cell, capabilities), ("metadata",), True) for cell in cells(capabilities)]
     running = [group for group in ATTENTION_GROUPS if group in groups]
     if running:
         named = [(f"{cell} attention", attention_scenarios(cell, capabilities)) for cell in cells(capabilities)]
-        hunts += [(name, strategy, running) for name, strategy in named]
+        hunts += [Hunt(name, strategy, running, False) for name, strategy in named]
     if "accept" in groups:
-        hunts += [(str(cell), verifies(cell, capabilities), ("accept",)) for cell in verify_cells(capabilities)]
+        hunts += [
+            Hunt(str(cell), verifies(cell, capabilities), ("accept",), not cell.sampled)
+            for cell in verify_cells(capabilities)
+        ]
     return hunts
 
 

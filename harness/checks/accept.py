@@ -6,11 +6,12 @@ from typing import TypeVar
 from harness.checks.check import Check, MissingField
 from harness.checks.finding import Finding, Outcome, failed
 from harness.reference.accept import Emission, greedy
-from harness.scenario import Scenario, VerifyScenario
+from harness.scenario import Scenario, VerifyRequest, VerifyScenario
 from harness.scenario.observation import Emitted, Observation
 
 Value = TypeVar("Value", int, Emission)
 
+GREEDY = "accept-greedy"
 TOO_MANY = "tokens are emitted that the target did not choose: acceptance looks good, and the output is another"
 TOO_FEW = "drafted tokens that the target agrees with are thrown away: speculation gains less, or nothing"
 OTHER = "the output is not that of the target without speculation"
@@ -18,7 +19,7 @@ OTHER = "the output is not that of the target without speculation"
 
 def _accept_greedy(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     assert isinstance(scenario, VerifyScenario)
-    if found := raised("accept-greedy", scenario, observations[0]):
+    if found := raised(GREEDY, scenario, observations[0]):
         return failed(found)
     for number, (request, seen) in enumerate(zip(scenario.requests, accepted(scenario, observations[0]), strict=True)):
         if not request.sampled:
@@ -34,14 +35,19 @@ def _wrong(scenario: VerifyScenario, number: int, right: frozenset[Emission], em
     length = emitted.accept_len
     if length not in lengths:
         relation, meaning = ("too-many", TOO_MANY) if length > max(lengths) else ("too-few", TOO_FEW)
-        return _differs(scenario, number, "accept_lens", (length, lengths), relation, meaning)
+        return _differs(GREEDY, scenario, number, "accept_lens", (length, lengths), relation, meaning)
     if emitted.tokens not in right:
         ways = {one for one in right if len(one) == length}
-        return _differs(scenario, number, "tokens", (emitted.tokens, ways), "wrong-token", OTHER)
-    if emitted.bonus != emitted.tokens[-1]:
-        meaning = "the next round verifies another token than the one that was emitted"
-        return _differs(scenario, number, "bonus", (emitted.bonus, {emitted.tokens[-1]}), "wrong-bonus", meaning)
-    return None
+        return _differs(GREEDY, scenario, number, "tokens", (emitted.tokens, ways), "wrong-token", OTHER)
+    return bonus_differs(GREEDY, scenario, number, emitted)
+
+
+def bonus_differs(check: str, scenario: VerifyScenario, number: int, emitted: Emitted) -> Finding | None:
+    """The finding of a bonus that is not the last token that is emitted."""
+    if emitted.bonus == emitted.tokens[-1]:
+        return None
+    meaning = "the next round verifies another token than the one that was emitted"
+    return _differs(check, scenario, number, "bonus", (emitted.bonus, {emitted.tokens[-1]}), "wrong-bonus", meaning)
 
 
 def accepted(scenario: VerifyScenario, observation: Observation) -> tuple[tuple[Emitted, ...], ...]:
@@ -61,6 +67,7 @@ def raised(check: str, scenario: VerifyScenario, observation: Observation) -> Fi
 
 
 def _differs(
+    check: str,
     scenario: VerifyScenario,
     number: int,
     field: str,
@@ -72,7 +79,7 @@ def _differs(
     value, right = values
     ways = " or ".join(_shown(one) for one in sorted(right))
     message = f"{field}[{number}]={_shown(value)}, but should be {ways} [{where(scenario)}]"
-    return finding("accept-greedy", field, scenario, relation, message, meaning)
+    return finding(check, field, scenario, relation, message, meaning)
 
 
 def _shown(value: object) -> str:
@@ -83,7 +90,16 @@ def where(scenario: VerifyScenario) -> str:
     """The scenario in brackets."""
     kind = "sampled" if scenario.sampled else "greedy"
     grammar = ["grammar"] if any(request.allowed for request in scenario.requests) else []
-    return ", ".join([scenario.path, scenario.algorithm, kind, scenario.shape, *grammar, f"block={scenario.block}"])
+    chances = [one for request in scenario.requests if request.sampled for one in chosen(request)]
+    parts = [scenario.path, scenario.algorithm, kind, scenario.shape, *grammar, f"block={scenario.block}", *chances]
+    return ", ".join(dict.fromkeys(parts))
+
+
+def chosen(request: VerifyRequest) -> list[str]:
+    """The sampling parameters of a request that are not the default."""
+    filters = [f"top_k={request.top_k}"] if request.top_k else []
+    filters += [f"top_p={request.top_p}"] if request.top_p < 1 else []
+    return [f"temperature={request.temperature}", *filters]
 
 
 def finding(check: str, field: str, scenario: VerifyScenario, relation: str, message: str, meaning: str) -> Finding:
@@ -94,7 +110,7 @@ def finding(check: str, field: str, scenario: VerifyScenario, relation: str, mes
 
 CHECKS = (
     Check(
-        "accept-greedy",
+        GREEDY,
         "accept",
         "A greedy verify accepts drafted tokens as long as each is what the target says, and emits its next token.",
         lambda scenario: (

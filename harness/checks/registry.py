@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from harness.checks import accept, attention, gate, inputs, lengths, prefix, relations, tables, window
+from harness.checks import accept, attention, draws, gate, inputs, lengths, prefix, relations, tables, window
 from harness.checks.check import Check
 from harness.errors import UsageError
 
-_MODULES = (lengths, tables, inputs, relations, window, prefix, gate, attention, accept)
+_MODULES = (lengths, tables, inputs, relations, window, prefix, gate, attention, accept, draws)
 CHECKS: dict[str, Check] = {check.id: check for module in _MODULES for check in module.CHECKS}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(check.group for check in CHECKS.values()))
 

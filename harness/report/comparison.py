@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from harness.checks.accept import chosen
 from harness.checks.check import Check
 from harness.checks.finding import Outcome, Verdict
 from harness.scenario import GateScenario, Scenario, VerifyRequest, VerifyScenario
@@ -77,7 +78,8 @@ def describe(scenario: Scenario) -> list[str]:
 
 
 def _describe_verify(scenario: VerifyScenario) -> list[str]:
-    lines = [f"{scenario.algorithm} verify on the {scenario.path} path, {scenario.block} tokens a request"]
+    often = f", {scenario.draws} draws with seed {scenario.seed}" if scenario.draws > 1 else ""
+    lines = [f"{scenario.algorithm} verify on the {scenario.path} path, {scenario.block} tokens a request{often}"]
     for number, request in enumerate(scenario.requests):
         tree = f" after nodes {list(request.parents)}" if request.parents else ""
         line = f"request {number}: token {request.tokens[0]}, then drafted {list(request.tokens[1:])}{tree}"
@@ -85,6 +87,8 @@ def _describe_verify(scenario: VerifyScenario) -> list[str]:
         for node, logits in enumerate(request.logits):
             grammar = f", allowed {list(request.allowed[node])}" if request.allowed else ""
             lines.append(f"  logits after node {node}: {list(logits)}{grammar}")
+        for node, logits in enumerate(request.draft_logits):
+            lines.append(f"  the draft's logits after node {node}: {list(logits)}")
     return lines
 
 
@@ -96,9 +100,7 @@ def _emitted(seen: Sequence[Emitted]) -> str:
 
 def _chosen(request: VerifyRequest) -> str:
     """How the tokens of a request are chosen."""
-    if not request.sampled:
-        return "greedy"
-    return f"temperature {request.temperature}, top_k {request.top_k or 'all'}, top_p {request.top_p}"
+    return ", ".join(chosen(request)) if request.sampled else "greedy"
 
 
 def _seen(observation: Observation) -> dict[str, str]:

@@ -21,6 +21,8 @@ MAX_DRAFT_TOKENS = 32
 MAX_POSITIONS = 1 << 20
 MAX_VOCABULARY = 64
 MAX_LOGIT = 1000
+MAX_DRAWS = 4096
+MAX_SEED = (1 << 31) - 1
 #: Algorithms that verify trees; the others draft one token after the other.
 VERIFY_TREES = ("EAGLE", "NGRAM")
 #: What the operators of MLA take (documentation of torch_npu 2.14.0).
@@ -126,7 +128,10 @@ def _why_invalid_verify(scenario: VerifyScenario) -> str:
         return "a request needs a token to verify, and logits after it"
     rules: list[tuple[bool, str]] = [
         (scenario.block <= MAX_DRAFT_TOKENS, f"a request has more than {MAX_DRAFT_TOKENS} tokens"),
+        (scenario.block > 1 or scenario.algorithm != "DSPARK", "DSPARK drafts a token or more"),
         (2 <= scenario.vocabulary <= MAX_VOCABULARY, f"a vocabulary has 2 to {MAX_VOCABULARY} tokens"),
+        (1 <= scenario.draws <= MAX_DRAWS, f"draws={scenario.draws} is not in 1 to {MAX_DRAWS}"),
+        (0 <= scenario.seed <= MAX_SEED, f"seed={scenario.seed} is not in 0 to {MAX_SEED}"),
         (scenario.shape == "chain" or scenario.algorithm in VERIFY_TREES, f"{scenario.algorithm} verifies no trees"),
     ]
     problem = next((sentence for holds, sentence in rules if not holds), "")
@@ -147,6 +152,12 @@ def _why_invalid_request(scenario: VerifyScenario, request: VerifyRequest) -> st
         (len(request.parents) in (0, block - 1) and trees, "each drafted token follows an earlier one"),
         (all(len(family) == len(set(family)) for family in families), "two siblings are the same token"),
         (len(request.allowed) in (0, block) and all(request.allowed), "a grammar allows a token after each"),
+        (
+            len(request.draft_logits) == (block - 1 if scenario.algorithm == "DSPARK" and scenario.sampled else 0),
+            "a sampled verify of DSPARK has the draft's logits for each node but the last, and no other has any",
+        ),
+        (all(len(row) == len(tokens) for row in request.draft_logits), "a row of draft logits has another length"),
+        (all(abs(x) <= MAX_LOGIT for row in request.draft_logits for x in row), f"a logit is beyond {MAX_LOGIT}"),
         (0 <= request.temperature <= 100, f"temperature={request.temperature} is not in 0 to 100"),
         (0 <= request.top_k <= MAX_VOCABULARY, f"top_k={request.top_k} is not in 0 to {MAX_VOCABULARY}"),
         (0 < request.top_p <= 1, f"top_p={request.top_p} is not above 0 and up to 1"),

@@ -13,7 +13,8 @@ Path = Literal["ascend", "cuda"]
 Shape = Literal["chain", "tree"]
 
 #: What the path of CUDA calls that is compiled for CUDA, by algorithm and whether any request samples: it cannot run
-#: without such a device (`eagle_utils.py`, `dflash_utils.py`, 0.5.15 to 0.5.23). What is not here is torch or Triton.
+#: without such a device (`eagle_utils.py`, `dflash_utils.py`, 0.5.15 to 0.5.23). What is not here is torch or Triton,
+#: but for filters of probabilities.
 CUDA_KERNELS: dict[tuple[Verifier, bool], str] = {
     ("EAGLE", False): "verify_tree_greedy",
     ("EAGLE", True): "tree_speculative_sampling_target_only",
@@ -30,7 +31,8 @@ class VerifyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     follows; without parents the tokens are a chain. `logits[n]` has the target's logit of each token of the vocabulary
     after node n. `allowed[n]` are the tokens that a grammar lets follow node n; without it there is no grammar.
 
-    `temperature` 0 is greedy, `top_k` 0 and `top_p` 1 filter nothing.
+    `temperature` 0 is greedy, `top_k` 0 and `top_p` 1 filter nothing. `draft_logits[n]` are the logits by which the
+    child of node n was drafted, where the algorithm accepts by them: a row for each node but the last.
     """
 
     tokens: tuple[int, ...]
@@ -40,6 +42,7 @@ class VerifyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
+    draft_logits: tuple[tuple[int, ...], ...] = ()
 
     @property
     def sampled(self) -> bool:
@@ -57,11 +60,16 @@ class VerifyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VerifyScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="verify"):
-    """One verify of a batch by `algorithm`, on the path that the release takes on an NPU or on a CUDA GPU."""
+    """One verify of a batch by `algorithm`, on the path that the release takes on an NPU or on a CUDA GPU.
+
+    It is done `draws` times at once, with chance from `seed`.
+    """
 
     algorithm: Verifier
     requests: tuple[VerifyRequest, ...]
     path: Path = "ascend"
+    draws: int = 1
+    seed: int = 0
 
     @property
     def block(self) -> int:
@@ -86,4 +94,14 @@ class VerifyScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     @property
     def needs_cuda(self) -> str:
         """The CUDA kernel without which this path cannot run, or an empty string."""
-        return CUDA_KERNELS.get((self.algorithm, self.sampled), "") if self.path == "cuda" else ""
+        if self.path == "ascend":
+            return ""
+        return CUDA_KERNELS.get((self.algorithm, self.sampled), self._filters if self.sampled else "")
+
+    @property
+    def _filters(self) -> str:
+        """The kernel that filters probabilities: `top_k` needs none where every request has one."""
+        if any(request.top_p < 1 for request in self.requests):
+            return "top_p_renorm_prob"
+        limited = {0 < request.top_k < self.vocabulary or not request.sampled for request in self.requests}
+        return "top_k_renorm_prob" if len(limited) > 1 else ""

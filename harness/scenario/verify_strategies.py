@@ -4,13 +4,14 @@ What the target says is drawn first for each drafted token (it agrees, or it say
 accepted or rejected as often as parts of them.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from harness.scenario.capability import DFLASH_GRAMMAR
-from harness.scenario.validity import VERIFY_TREES
+from harness.scenario.validity import MAX_SEED, VERIFY_TREES
 from harness.scenario.verify import CUDA_KERNELS, Path, Shape, Verifier, VerifyRequest, VerifyScenario
 
 ALGORITHMS: tuple[Verifier, ...] = ("EAGLE", "NGRAM", "DFLASH", "DSPARK")
@@ -21,6 +22,13 @@ VOCABULARY = 8
 #: Logits of what the target does not say; close together, so that most rows have ties among them.
 UNLIKELY = st.integers(0, 2)
 MOST_REQUESTS = 4
+#: Drawn tokens are counted; with so many the distributions of small blocks are told apart (see `checks/accept.py`).
+DRAWS = 256
+#: Of DSpark, whose accept code is Triton in some releases: its interpreter takes a tenth of a second for a few draws.
+FEW_DRAWS = 32
+SAMPLED_BLOCKS = (1, 2, 3)
+TEMPERATURES = (1.0, 2.0, 4.0)
+TOP_KS, TOP_PS = (0, 2, 3), (1.0, 0.9, 0.5, 0.1)
 
 
 class VerifyCell(NamedTuple):
@@ -29,9 +37,10 @@ class VerifyCell(NamedTuple):
     algorithm: Verifier
     path: Path
     shape: Shape
+    sampled: bool
 
     def __str__(self) -> str:
-        return f"{self.algorithm} {self.path} {self.shape} verify"
+        return f"{self.algorithm} {self.path} {self.shape} {'sampled' if self.sampled else 'greedy'} verify"
 
 
 def verify_cells(capabilities: Collection[str]) -> list[VerifyCell]:
@@ -39,11 +48,12 @@ def verify_cells(capabilities: Collection[str]) -> list[VerifyCell]:
     paths: tuple[Path, ...] = ("ascend", "cuda")
     shapes: tuple[Shape, ...] = ("chain", "tree")
     return [
-        VerifyCell(algorithm, path, shape)
+        VerifyCell(algorithm, path, shape, sampled)
         for algorithm in ALGORITHMS
         if algorithm in capabilities
+        for sampled in (False, True)
         for path in paths
-        if path == "ascend" or (algorithm, False) not in CUDA_KERNELS
+        if path == "ascend" or (algorithm, sampled) not in CUDA_KERNELS
         for shape in shapes
         if shape == "chain" or algorithm in VERIFY_TREES
     ]
@@ -51,13 +61,67 @@ def verify_cells(capabilities: Collection[str]) -> list[VerifyCell]:
 
 @st.composite
 def verifies(draw: st.DrawFn, cell: VerifyCell, capabilities: Collection[str] = ()) -> VerifyScenario:
-    """Greedy scenarios of `cell`."""
-    smallest = 2 if cell.shape == "tree" else 1
-    block = draw(st.sampled_from([block for block in BLOCKS if block >= smallest]), label="block")
+    """Scenarios of `cell`; where they sample, at least the first request does."""
+    if cell.sampled:
+        return draw(_sampling(cell, capabilities))
+    block = draw(st.sampled_from(_possible(cell, BLOCKS)), label="block")
     grammars = cell.algorithm != "DFLASH" or DFLASH_GRAMMAR in capabilities
     request = _requests(block, cell.shape == "tree", grammars)
     requests = draw(st.lists(request, min_size=1, max_size=MOST_REQUESTS), label="requests")
     return VerifyScenario(cell.algorithm, tuple(requests), cell.path)
+
+
+def _possible(cell: VerifyCell, blocks: Sequence[int]) -> list[int]:
+    """A tree has a drafted token, and so has every block of DSpark."""
+    smallest = 2 if cell.shape == "tree" or cell.algorithm == "DSPARK" else 1
+    return [block for block in blocks if block >= smallest]
+
+
+@st.composite
+def _sampling(draw: st.DrawFn, cell: VerifyCell, capabilities: Collection[str]) -> VerifyScenario:
+    block = draw(st.sampled_from(_possible(cell, SAMPLED_BLOCKS)), label="block")
+    grammars = cell.algorithm != "DFLASH" or DFLASH_GRAMMAR in capabilities
+    request = _requests(block, cell.shape == "tree", grammars)
+    drafts = cell.algorithm == "DSPARK"
+    requests = [draw(_chances(request, block, drafts), label="request")]
+    if draw(st.booleans(), label="another request"):
+        other = draw(st.booleans(), label="it samples, too")
+        requests.append(draw(_chances(request, block, drafts, samples=other), label="request"))
+    draws = FEW_DRAWS if drafts else DRAWS
+    seed = draw(st.integers(0, MAX_SEED), label="seed")
+    scenario = VerifyScenario(cell.algorithm, tuple(requests), cell.path, draws, seed)
+    if scenario.needs_cuda:  # to filter: leave that out
+        unfiltered = tuple(replace(one, top_k=0, top_p=1.0) for one in scenario.requests if one.sampled)
+        return replace(scenario, requests=unfiltered)
+    return scenario
+
+
+@st.composite
+def _chances(
+    draw: st.DrawFn, request: st.SearchStrategy[VerifyRequest], block: int, drafts: bool, samples: bool = True
+) -> VerifyRequest:
+    """`request` with logits that do not tie, so that filters are not ambiguous, and with its parameters."""
+    drawn = draw(request)
+    distinct = st.permutations(range(VOCABULARY))
+    rows = [draw(distinct, label="logits") for _ in range(block)]
+    for node, row in enumerate(rows):
+        for child in drawn.children(node)[:1]:
+            if draw(st.booleans(), label="agreement"):
+                token, best = drawn.tokens[child], row.index(max(row))
+                row[token], row[best] = row[best], row[token]
+    drawn = replace(
+        drawn,
+        logits=tuple(map(tuple, rows)),
+        draft_logits=tuple(tuple(draw(distinct, label="draft logits")) for _ in range(block - 1)) if drafts else (),
+    )
+    if not samples:
+        return drawn
+    return replace(
+        drawn,
+        temperature=draw(st.sampled_from(TEMPERATURES), label="temperature"),
+        top_k=draw(st.sampled_from(TOP_KS), label="top_k"),
+        top_p=draw(st.sampled_from(TOP_PS), label="top_p"),
+    )
 
 
 @st.composite

@@ -298,7 +298,7 @@ def test_a_replay_describes_a_verify() -> None:
         "  logits after node 0: [0, 3, 3], allowed [1]",
         "  logits after node 1: [1, 0, 0], allowed [0]",
         "  logits after node 2: [0, 0, 9], allowed [2]",
-        "request 1: token 1, then drafted [0, 2]; temperature 0.5, top_k 2, top_p 0.9",
+        "request 1: token 1, then drafted [0, 2]; temperature=0.5, top_k=2, top_p=0.9",
         *[f"  logits after node {node}: [0, 1, 2]" for node in range(3)],
     ]
 

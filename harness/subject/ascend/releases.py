@@ -10,9 +10,11 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from harness.scenario.capability import ABSENT_HOST, DFLASH_GRAMMAR, FIA_NZ
 from harness.scenario.metadata import SPARE_COLUMNS, MetadataScenario
@@ -60,14 +62,17 @@ def override_parallel() -> ExitStack:
     """Force the topology of one rank until the returned stack is closed.
 
     The names grew with the releases (`dcp_enabled` came in 0.5.16), so an unknown one is dropped. The backend of 0.5.15
-    asks the process group itself for the size of the attention group.
+    asks the process group itself for the size of the attention group, and so does the accept code up to 0.5.20.
     """
     from sglang.srt.distributed import parallel_state
     from sglang.srt.hardware_backend.npu.attention import ascend_backend
     from sglang.srt.runtime_context import get_parallel
+    from sglang.srt.speculative import eagle_utils
 
     if hasattr(ascend_backend, "get_attention_tp_size"):
         parallel_state._ATTN_TP = ALONE
+    if "get_tp_group" in inspect.getsource(eagle_utils):
+        parallel_state._TP = ALONE
 
     stack = ExitStack()
     for name, value in PARALLEL.items():
@@ -185,15 +190,18 @@ def grammar_mask(grammar: Any, mask: Any) -> Any:
 def as_cuda() -> Iterator[None]:
     """Have DSpark's accept code choose as on CUDA: the Triton kernels, which run on the host's tensors here.
 
-    The modules asked at import whether there is an NPU, and ask at each call whether tensors are on CUDA.
+    Its modules asked at import whether there is an NPU, and take the rejection of sgl_kernel_npu then (from 0.5.21); at
+    each call they ask whether tensors are on CUDA.
     """
-    changed = []
-    for name, module in list(sys.modules.items()):
-        if name.startswith("sglang.") and hasattr(module, "inputs_on_cuda"):
-            changed.append((vars(module), module.inputs_on_cuda))
-            vars(module)["inputs_on_cuda"] = lambda *inputs, **named: True
-    try:
+    package = "sglang.kernels.ops.speculative."
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(f"{package}dspark.")]
+    on_cuda: dict[str, Any] = {"inputs_on_cuda": lambda *inputs, **named: True, "_is_npu": False}
+    if modules:  # a release with DSpark
+        rejection = import_module(f"{package}reject_sampling")
+        on_cuda["chain_speculative_sampling_triton"] = rejection.chain_speculative_sampling_triton
+    with ExitStack() as stack:
+        for module in modules:
+            known = {key: value for key, value in on_cuda.items() if key in vars(module)}
+            if known:
+                stack.enter_context(patch.multiple(module, **known))
         yield
-    finally:
-        for names, own in changed:
-            names["inputs_on_cuda"] = own

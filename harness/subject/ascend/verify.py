@@ -45,19 +45,23 @@ class Batch:
     def __init__(self, scenario: VerifyScenario) -> None:
         self.scenario = scenario
         self.device = DEVICES[scenario.path]
-        self.requests = scenario.requests
+        self.requests = scenario.requests * scenario.draws
         self.block = scenario.block
         self.tokens = self.tensor([request.tokens for request in self.requests])
         rows = [row for request in self.requests for row in request.logits]
         self.logits = self.tensor(rows, torch.float32)
         self.prefixes = self.tensor([PREFIX] * len(self.requests))
         self.grammar = Grammar()
-        self.mask = self.tensor(_mask(scenario), torch.bool) if _mask(scenario) else None
+        allowed = _mask(scenario)
+        self.mask = self.tensor(allowed * scenario.draws, torch.bool) if allowed else None
         releases.publish_server_args(
             {
                 "device": self.device,
                 "speculative_algorithm": scenario.algorithm,
                 "speculative_num_draft_tokens": self.block,
+                "speculative_accept_threshold_single": 1.0,
+                "speculative_accept_threshold_acc": 1.0,
+                "speculative_use_rejection_sampling": False,
                 "enable_custom_logit_processor": False,
                 "enable_deterministic_inference": False,
             }
@@ -76,6 +80,7 @@ class Batch:
 
 def emitted(scenario: VerifyScenario) -> tuple[tuple[Emitted, ...], ...]:
     """What each request emits: accept length, tokens and bonus, as the release's worker goes on with them."""
+    torch.manual_seed(scenario.seed)
     with releases.as_cuda() if scenario.path == "cuda" else nullcontext():
         accepted = ACCEPT[scenario.algorithm](Batch(scenario))
     lengths, tokens, bonus = (part.tolist() for part in accepted)
@@ -193,12 +198,13 @@ def _dspark(batch: Batch) -> Accepted:
         _tp_sync=StandIn(sync=lambda site, tensor: None),
     )
     drafted = batch.tokens[:, 1:].contiguous()
+    draft_logits = [request.draft_logits for request in batch.requests]
     block = releases.call(
         DraftBlockResult,
         draft_tokens=drafted,
-        corrected_logits=None,
+        corrected_logits=batch.tensor(draft_logits, torch.float32) if batch.scenario.sampled else None,
         greedy_mask=batch.tensor([not request.sampled for request in batch.requests], torch.bool),
-        temperatures=batch.sampling_info.temperatures,
+        temperatures=batch.sampling_info.temperatures.view(-1),
         greedy_draft=False,
     )
     batch.constrain()

@@ -118,6 +118,26 @@ def _mask_forgotten() -> None:
     GrammarMask.apply = lambda self, logits: None
 
 
+def _chance_of_zero() -> None:
+    """The chance by which drafted tokens are accepted is always 0, so that whatever is possible is accepted."""
+    from sglang.srt.speculative import eagle_utils
+
+    right = eagle_utils._verify_coins
+
+    def wrong(**named: Any) -> Any:
+        coins, last = right(**named)
+        return coins.zero_(), last
+
+    eagle_utils._verify_coins = wrong
+
+
+def _temperature_ignored() -> None:
+    """Logits are taken as they are, whatever the temperature."""
+    from sglang.srt.speculative import eagle_utils
+
+    eagle_utils.sampling_softmax = lambda logits, *, temperatures: logits.softmax(-1)
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     "one-slot-too-far": _one_slot_too_far,
     "frozen-lengths": _frozen_lengths,
@@ -127,6 +147,8 @@ FAULTS: dict[str, Callable[[], None]] = {
     "one-token-too-many": _one_token_too_many,
     "no-siblings": _no_siblings,
     "mask-forgotten": _mask_forgotten,
+    "chance-of-zero": _chance_of_zero,
+    "temperature-ignored": _temperature_ignored,
 }
 
 
