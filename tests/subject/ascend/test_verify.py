@@ -78,7 +78,7 @@ def test_a_release_draws_what_it_emits_from_the_target_s_distribution(
 
 @pytest.mark.parametrize("path", ["ascend", "cuda"])
 def test_a_release_accepts_drafts_by_classic_rejection(path: Path, right: Supervisor) -> None:
-    assert found(right, VerifyScenario("DSPARK", (DRAFTING,), path, draws=64)) == []
+    assert found(right, VerifyScenario("DSPARK", (DRAFTING,), path, draws=32)) == []
 
 
 def test_the_same_seed_draws_the_same_tokens_and_another_one_others(right: Supervisor) -> None:
