@@ -42,6 +42,11 @@ class Bench:
             pytest.skip(f"sglang {self.supervisor.info.release} has no {cell.algorithms[0]}")
         return cell._replace(algorithms=known)
 
+    def require(self, algorithm: str) -> None:
+        """Skip where this sglang has no `algorithm`."""
+        if algorithm not in self.capabilities:
+            pytest.skip(f"sglang {self.supervisor.info.release} has no {algorithm}")
+
     def require_right(self, scenario: Scenario, groups: Collection[str]) -> None:
         """Fail with the first finding of `groups` that is not known for this release, or where one could not judge."""
         __tracebackhide__ = True

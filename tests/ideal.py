@@ -13,18 +13,30 @@ from harness.campaign.trial import Trial
 from harness.checks.check import Check
 from harness.checks.finding import Outcome, Verdict
 from harness.checks.lengths import query_field
+from harness.reference.accept import Ambiguous, greedy, sampled
 from harness.reference.attention import outputs
 from harness.reference.metadata import prefix_pages, rows
-from harness.scenario import GateScenario, MetadataScenario, PageMap, Request, Scenario
+from harness.scenario import (
+    GateScenario,
+    MetadataScenario,
+    PageMap,
+    Request,
+    Scenario,
+    VerifyRequest,
+    VerifyScenario,
+)
 from harness.scenario.convention import device_length
-from harness.scenario.observation import Array, Floats, Observation, Seen
+from harness.scenario.observation import Array, Emitted, Floats, Observation, Seen
 from harness.scenario.strategies import Cell, cells, scenarios
+from harness.scenario.verify_strategies import VerifyCell, verifies
 
 Plant = Callable[[Observation], Observation]
 Strategy = Callable[[Cell, Collection[str]], SearchStrategy[MetadataScenario]]
 
 #: Everything that a release can have, and every cell that such a release has.
-CAPABILITIES = ("EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "absent-host", "fia-nz")
+CAPABILITIES = (
+    "EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "absent-host", "dflash-grammar", "fia-nz",
+)  # fmt: skip
 CELLS = cells(CAPABILITIES)
 
 #: A property draws the same examples every time.
@@ -51,8 +63,26 @@ def observation(scenario: Scenario) -> Observation:
     if isinstance(scenario, GateScenario):
         accepted = scenario.device.startswith("cuda") or scenario.device == "npu"
         return Observation(verdict="accepted" if accepted else "only cuda and npu are supported")
+    if isinstance(scenario, VerifyScenario):
+        return Observation(accepted=tuple(emitted(request, scenario.draws) for request in scenario.requests))
     seen = [round_seen(scenario, batch) for batch in scenario.rounds for _ in range(scenario.builds)]
     return Observation(tuple(seen))
+
+
+def emitted(request: VerifyRequest, draws: int) -> tuple[Emitted, ...]:
+    """What a request emits: of a sampled one, each emission about as often as it is expected."""
+    if not request.sampled:
+        one = min(greedy(request))
+        return (Emitted(len(one), one, one[-1], draws),)
+    try:
+        right = sampled(request)
+    except Ambiguous:
+        return (Emitted(1, (0,), 0, draws),)
+    likely = sorted(right, key=right.__getitem__, reverse=True)
+    counts = {one: int(right[one] * draws) for one in likely}
+    for one in likely[: draws - sum(counts.values())]:
+        counts[one] += 1
+    return tuple(Emitted(len(one), one, one[-1], count) for one, count in counts.items() if count)
 
 
 def round_seen(scenario: MetadataScenario, batch: tuple[Request, ...]) -> Seen:
@@ -115,6 +145,20 @@ def drawn(cell: Cell, examples: int = 16, strategy: Strategy = scenarios) -> tup
     return tuple(found)
 
 
+@cache
+def drawn_verifies(cell: VerifyCell, examples: int = 16) -> tuple[VerifyScenario, ...]:
+    """Verify scenarios of `cell`, the same every time."""
+    found: list[VerifyScenario] = []
+
+    @settings(SAME, max_examples=examples, phases=(Phase.generate,))
+    @given(verifies(cell, CAPABILITIES))
+    def collect(scenario: VerifyScenario) -> None:
+        found.append(scenario)
+
+    collect()
+    return tuple(found)
+
+
 class Planted(NamedTuple):
     """A fault planted in what the ideal subject sees, and how `check` must report it.
 
@@ -144,7 +188,7 @@ class Planted(NamedTuple):
         if outcome.verdict is not Verdict.FAIL:
             return outcome.verdict.value, outcome.reason
         (found,) = outcome.findings
-        place = 5 if isinstance(self.scenario, MetadataScenario) else 3
+        place = 3 if isinstance(self.scenario, GateScenario) else 5
         return found.fingerprint.split(":", place)[place], re.sub(r" \[[^\[\]]*\]$", "", found.message)
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import CannotJudge, Exit, UsageError
-from harness.scenario import GateScenario, Pool, Request
+from harness.scenario import GateScenario, Pool, Request, VerifyRequest, VerifyScenario
 from harness.scenario.case import Case, read_case, read_cases, write_case
 from harness.scenario.strategies import Cell
 from harness.scenario.validity import why_invalid
@@ -45,7 +45,13 @@ def refusal(path: Path) -> str:
     return sentence
 
 
-@pytest.mark.parametrize("case", [CASE, Case(1, CONTRACT_EXAMPLE), Case(1, GateScenario("npu", "DFLASH"), note="gate")])
+VERIFY = VerifyScenario("EAGLE", (VerifyRequest((0, 1), ((0, 3), (1, 1)), (0,), ((1,), (0, 1)), 0.5, 2, 0.9),))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [CASE, Case(1, CONTRACT_EXAMPLE), Case(1, GateScenario("npu", "DFLASH"), note="gate"), Case(1, VERIFY)],
+)
 def test_a_written_case_is_read_back(case: Case, path: Path) -> None:
     write_case(path, case)
 

@@ -26,6 +26,7 @@ from harness.scenario.case import Case
 from harness.scenario.session_strategies import engines, servers, sessions
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.sweep import sweep
+from harness.scenario.verify_strategies import verifies, verify_cells
 from harness.shadow.overhead import Overhead
 from harness.subject.frames import SubjectInfo
 from harness.subject.losses import Losses, LostScenario
@@ -130,12 +131,12 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
             for finding in trial.judge(GateScenario(device)):
                 tally.keep(finding)
     hunts = _hunts(supervisor, plan.profile, groups)
-    for number, (stage, strategy, judging, examples) in enumerate(hunts):
-        progress(stage, number, len(hunts) + 1)
-        selected = [check for check in checks if check.group in judging]
-        database = example_database(plan.profile, stage)
-        profile = plan.profile._replace(examples=examples)
-        hunt(Trial(supervisor.observe, selected, tally), strategy, profile, plan.seed, database)
+    for number, one in enumerate(hunts):
+        progress(one.stage, number, len(hunts) + 1)
+        selected = [check for check in checks if check.group in one.groups]
+        database = example_database(plan.profile, one.stage)
+        profile = plan.profile._replace(examples=one.examples)
+        hunt(Trial(supervisor.observe, selected, tally), one.strategy, profile, plan.seed, database)
     if "metadata" in groups:
         progress("sweep", len(hunts), len(hunts) + 1)
         swept = sweep(plan.profile.sweep_blocks, plan.profile.sweep_pairs)
@@ -143,28 +144,37 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
     progress("done", len(hunts) + 1, len(hunts) + 1)
 
 
-Hunt = tuple[str, SearchStrategy[Any], Collection[str], int]
+class Hunt(NamedTuple):
+    """What to search, under which name, for which groups, and with how many examples."""
+
+    stage: str
+    strategy: SearchStrategy[Any]
+    groups: Collection[str]
+    examples: int
 
 
 def _hunts(supervisor: Supervisor, profile: Profile, groups: Collection[str]) -> list[Hunt]:
-    """What to search, under which name, for which groups and with how many examples.
-
-    Metadata as such, where attention runs over it, and sessions server by server.
-    """
+    """Every hunt: metadata, attention that runs over it, verifies, and sessions server by server."""
     capabilities = supervisor.info.capabilities
     hunts: list[Hunt] = []
     if "metadata" in groups:
         named = [(str(cell), scenarios(cell, capabilities)) for cell in cells(capabilities)]
-        hunts += [(name, strategy, ("metadata",), profile.examples) for name, strategy in named]
+        hunts += [Hunt(name, strategy, ("metadata",), profile.examples) for name, strategy in named]
     running = [group for group in ATTENTION_GROUPS if group in groups]
     if running:
         named = [(f"{cell} attention", attention_scenarios(cell, capabilities)) for cell in cells(capabilities)]
-        hunts += [(name, strategy, running, profile.runs) for name, strategy in named]
+        hunts += [Hunt(name, strategy, running, profile.runs) for name, strategy in named]
+    if "accept" in groups:
+        hunts += [
+            Hunt(
+                str(cell), verifies(cell, capabilities), ("accept",), profile.runs if cell.sampled else profile.examples
+            )
+            for cell in verify_cells(capabilities)
+        ]
     if "sessions" in groups:
         known = names_in(Path(supervisor.source.path))
         started = [*servers(capabilities, known, profile.servers), *engines(capabilities, known, profile.engines)]
-        drawn = [(str(server), sessions(server)) for server in started]
-        hunts += [(name, strategy, ("sessions",), profile.sessions) for name, strategy in drawn]
+        hunts += [Hunt(str(server), sessions(server), ("sessions",), profile.sessions) for server in started]
     return hunts
 
 

@@ -45,6 +45,6 @@ class Tally:
 
 def size(finding: Finding) -> tuple[int, int]:
     """Order of scenarios from simple to complicated: requests first, then the length of the JSON."""
-    rounds = getattr(finding.scenario, "rounds", ())
-    requests = sum(len(batch) for batch in rounds) + len(getattr(finding.scenario, "visits", ()))
-    return requests, len(msgspec.json.encode(finding.scenario))
+    scenario = finding.scenario
+    batches = getattr(scenario, "rounds", None) or [getattr(scenario, "requests", getattr(scenario, "visits", ()))]
+    return sum(len(batch) for batch in batches), len(msgspec.json.encode(scenario))

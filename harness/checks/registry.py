@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from harness.checks import (
+    accept,
     attention,
     gate,
     inputs,
@@ -27,6 +28,7 @@ _MODULES = (
     prefix,
     gate,
     attention,
+    accept,
     session_server,
     session_lengths,
     session_answers,

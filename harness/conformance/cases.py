@@ -2,10 +2,22 @@
 
 from collections import Counter
 
-from harness.conformance import attention, faults, graphs, latent, layers, memory, products, refusals, trees, writes
+from harness.conformance import (
+    attention,
+    faults,
+    graphs,
+    latent,
+    layers,
+    memory,
+    products,
+    refusals,
+    samples,
+    trees,
+    writes,
+)
 from harness.conformance.case import Case
 
-_ROOMS = (attention, latent, writes, layers, products, trees, refusals, memory, graphs, faults)
+_ROOMS = (attention, latent, writes, layers, products, trees, samples, refusals, memory, graphs, faults)
 ALL: tuple[Case, ...] = tuple(case for room in _ROOMS for case in room.CASES)
 CASES: dict[str, Case] = {case.name: case for case in ALL}
 

@@ -7,13 +7,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from harness.checks.accept import chosen
 from harness.checks.check import Check
 from harness.checks.finding import Outcome, Verdict
-from harness.scenario import GateScenario, Scenario, SessionScenario
-from harness.scenario.observation import Observation, SessionSeen
+from harness.scenario import GateScenario, Scenario, SessionScenario, VerifyRequest, VerifyScenario
+from harness.scenario.observation import Emitted, Observation, SessionSeen
 from harness.subject.frames import SubjectInfo
 
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.UNKNOWN: "yellow", Verdict.NOT_RUN: "dim"}
+
+
+#: Different emissions of one request that are shown.
+MOST_WAYS = 6
 
 
 class Replayed(NamedTuple):
@@ -51,9 +56,11 @@ def show_replay(console: Console, scenario: Scenario, replays: Sequence[Replayed
 def describe(scenario: Scenario) -> list[str]:
     """The scenario in a few lines."""
     if isinstance(scenario, SessionScenario):
-        return _session(scenario)
+        return _describe_session(scenario)
     if isinstance(scenario, GateScenario):
         return [f"start {scenario.algorithm} with device={scenario.device!r}"]
+    if isinstance(scenario, VerifyScenario):
+        return _describe_verify(scenario)
     pool = scenario.pool
     lines = [
         f"{scenario.algorithm} {scenario.mode}, {scenario.executor}, attention {scenario.target}, "
@@ -72,7 +79,7 @@ def describe(scenario: Scenario) -> list[str]:
     return lines
 
 
-def _session(scenario: SessionScenario) -> list[str]:
+def _describe_session(scenario: SessionScenario) -> list[str]:
     server = f"{scenario.algorithm}, {scenario.executor}, target {scenario.target}, by the {scenario.subject}"
     lifted = ", device gate lifted" if scenario.gate_lifted else ""
     lines = [f"session: {server}{lifted}; never-written KV slots hold {scenario.fill}"]
@@ -105,6 +112,32 @@ def _seen_session(seen: SessionSeen) -> dict[str, str]:
     return rows
 
 
+def _describe_verify(scenario: VerifyScenario) -> list[str]:
+    often = f", {scenario.draws} draws with seed {scenario.seed}" if scenario.draws > 1 else ""
+    lines = [f"{scenario.algorithm} verify on the {scenario.path} path, {scenario.block} tokens a request{often}"]
+    for number, request in enumerate(scenario.requests):
+        tree = f" after nodes {list(request.parents)}" if request.parents else ""
+        line = f"request {number}: token {request.tokens[0]}, then drafted {list(request.tokens[1:])}{tree}"
+        lines.append(f"{line}; {_chosen(request)}")
+        for node, logits in enumerate(request.logits):
+            grammar = f", allowed {list(request.allowed[node])}" if request.allowed else ""
+            lines.append(f"  logits after node {node}: {list(logits)}{grammar}")
+        for node, logits in enumerate(request.draft_logits):
+            lines.append(f"  the draft's logits after node {node}: {list(logits)}")
+    return lines
+
+
+def _emitted(seen: Sequence[Emitted]) -> str:
+    """Everything that a request emitted, the most frequent first; of many, the first ones."""
+    ways = [f"{list(one.tokens)}" + (f" × {one.count}" if one.count > 1 else "") for one in seen[:MOST_WAYS]]
+    return "; ".join(ways) + ("; …" if len(seen) > MOST_WAYS else "")
+
+
+def _chosen(request: VerifyRequest) -> str:
+    """How the tokens of a request are chosen."""
+    return ", ".join(chosen(request)) if request.sampled else "greedy"
+
+
 def _seen(observation: Observation) -> dict[str, str]:
     if observation.session is not None:
         return _seen_session(observation.session)
@@ -115,7 +148,7 @@ def _seen(observation: Observation) -> dict[str, str]:
         return rows
     if observation.verdict:
         return {"answer": observation.verdict}
-    rows = {}
+    rows = {f"request {number} emits": _emitted(seen) for number, seen in enumerate(observation.accepted)}
     several = len(observation.seen) > 1
     for number, seen in enumerate(observation.seen):
         prefix = f"round {number} " if several else ""

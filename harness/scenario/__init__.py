@@ -3,7 +3,18 @@
 from harness.scenario.gate import GateScenario
 from harness.scenario.metadata import MetadataScenario, PageMap, Pool, Request
 from harness.scenario.session import SessionScenario
+from harness.scenario.verify import VerifyRequest, VerifyScenario
 
-Scenario = MetadataScenario | GateScenario | SessionScenario
+Scenario = MetadataScenario | GateScenario | VerifyScenario | SessionScenario
 
-__all__ = ["GateScenario", "MetadataScenario", "PageMap", "Pool", "Request", "Scenario", "SessionScenario"]
+__all__ = [
+    "GateScenario",
+    "MetadataScenario",
+    "PageMap",
+    "Pool",
+    "Request",
+    "Scenario",
+    "SessionScenario",
+    "VerifyRequest",
+    "VerifyScenario",
+]

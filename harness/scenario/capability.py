@@ -4,11 +4,14 @@ from collections.abc import Collection
 
 from harness.scenario import Scenario
 from harness.scenario.metadata import MetadataScenario
+from harness.scenario.verify import VerifyScenario
 
 #: The capability of an sglang whose host lengths may be missing; those without a constant are names of algorithms.
 ABSENT_HOST = "absent-host"
 #: The capability of an sglang whose MLA caches may be in the layout NZ.
 FIA_NZ = "fia-nz"
+#: The capability of an sglang whose DFlash takes requests with a grammar.
+DFLASH_GRAMMAR = "dflash-grammar"
 
 
 def missing(scenario: Scenario, capabilities: Collection[str]) -> set[str]:
@@ -18,4 +21,6 @@ def missing(scenario: Scenario, capabilities: Collection[str]) -> set[str]:
         needed.add(ABSENT_HOST)
     if isinstance(scenario, MetadataScenario) and scenario.attention is not None and scenario.attention.nz:
         needed.add(FIA_NZ)
+    if isinstance(scenario, VerifyScenario) and scenario.algorithm == "DFLASH":
+        needed |= {DFLASH_GRAMMAR for request in scenario.requests if request.allowed}
     return needed - set(capabilities)

@@ -89,6 +89,16 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     waits: tuple[Wait, ...] = ()
 
 
+class Emitted(msgspec.Struct, frozen=True, array_like=True):
+    """What a verify made of one request: its accept length (the bonus included), the tokens that are emitted, and the
+    bonus as it goes to the next round; seen `count` times."""
+
+    accept_len: int
+    tokens: tuple[int, ...]
+    bonus: int
+    count: int = 1
+
+
 class Fault(msgspec.Struct, frozen=True):
     """The subject gave no observation.
 
@@ -159,9 +169,13 @@ class SessionSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came back for one scenario: one `Seen` for each round and build, in order, or a fault."""
+    """What came back for one scenario: one `Seen` for each round and build, in order, or a fault.
+
+    Of a verify scenario, one tuple for each request: everything different that was emitted, the rarest last.
+    """
 
     seen: tuple[Seen, ...] = ()
     session: SessionSeen | None = None
     verdict: str = ""  #: of a gate scenario: "accepted", or the sentence of the refusal
+    accepted: tuple[tuple[Emitted, ...], ...] = ()
     fault: Fault | None = None

@@ -4,6 +4,7 @@ from math import isfinite
 
 from harness.scenario import Scenario
 from harness.scenario.metadata import Algorithm, Attention, MetadataScenario, Mode, Request
+from harness.scenario.verify import VerifyRequest, VerifyScenario
 
 #: Modes that an algorithm has. `NONE` is a server without speculative decoding.
 MODES: dict[Algorithm, tuple[Mode, ...]] = {
@@ -18,6 +19,12 @@ MODES: dict[Algorithm, tuple[Mode, ...]] = {
 MAX_REQUESTS = 64
 MAX_DRAFT_TOKENS = 32
 MAX_POSITIONS = 1 << 20
+MAX_VOCABULARY = 64
+MAX_LOGIT = 1000
+MAX_DRAWS = 4096
+MAX_SEED = (1 << 31) - 1
+#: Algorithms that verify trees; the others draft one token after the other.
+VERIFY_TREES = ("EAGLE", "NGRAM")
 #: What the operators of MLA take (documentation of torch_npu 2.14.0).
 LATENT_PAGE_SIZES = (16, 128)
 NZ_PAGE_SIZE = 128
@@ -26,6 +33,8 @@ MOST_LATENT_QUERIES = 16
 
 def why_invalid(scenario: Scenario) -> str:
     """The first rule that `scenario` breaks, as a clause, or an empty string."""
+    if isinstance(scenario, VerifyScenario):
+        return _why_invalid_verify(scenario)
     if not isinstance(scenario, MetadataScenario):
         return ""
     pool = scenario.pool
@@ -109,3 +118,48 @@ def _why_invalid_batch(scenario: MetadataScenario, batch: tuple[Request, ...]) -
         if not 0 <= request.prefix + request.host_lag <= scenario.pool.context_length:
             return f"host_lag={request.host_lag} puts the host's prefix outside the context"
     return ""
+
+
+def _why_invalid_verify(scenario: VerifyScenario) -> str:
+    """The first rule that a verify breaks; its own lengths are asked for once there is a request."""
+    if not 1 <= len(scenario.requests) <= MAX_REQUESTS:
+        return f"a verify has 1 to {MAX_REQUESTS} requests"
+    if not (scenario.requests[0].tokens and scenario.requests[0].logits):
+        return "a request needs a token to verify, and logits after it"
+    rules: list[tuple[bool, str]] = [
+        (scenario.block <= MAX_DRAFT_TOKENS, f"a request has more than {MAX_DRAFT_TOKENS} tokens"),
+        (scenario.block > 1 or scenario.algorithm != "DSPARK", "DSPARK drafts a token or more"),
+        (2 <= scenario.vocabulary <= MAX_VOCABULARY, f"a vocabulary has 2 to {MAX_VOCABULARY} tokens"),
+        (1 <= scenario.draws <= MAX_DRAWS, f"draws={scenario.draws} is not in 1 to {MAX_DRAWS}"),
+        (0 <= scenario.seed <= MAX_SEED, f"seed={scenario.seed} is not in 0 to {MAX_SEED}"),
+        (scenario.shape == "chain" or scenario.algorithm in VERIFY_TREES, f"{scenario.algorithm} verifies no trees"),
+    ]
+    problem = next((sentence for holds, sentence in rules if not holds), "")
+    return problem or next((p for request in scenario.requests if (p := _why_invalid_request(scenario, request))), "")
+
+
+def _why_invalid_request(scenario: VerifyScenario, request: VerifyRequest) -> str:
+    block, tokens = scenario.block, range(scenario.vocabulary)
+    trees = all(0 <= parent < child for child, parent in enumerate(request.parents, start=1))
+    families = [[request.tokens[child] for child in request.children(node)] for node in range(block) if trees]
+    named = [token for row in request.allowed for token in row]
+    rules: list[tuple[bool, str]] = [
+        (len(request.tokens) == block, "all requests of a verify have as many tokens"),
+        (len(request.logits) == block, "there are logits after each token"),
+        (all(len(row) == len(tokens) for row in request.logits), "each row has a logit for each token"),
+        (all(abs(value) <= MAX_LOGIT for row in request.logits for value in row), f"a logit is beyond {MAX_LOGIT}"),
+        (all(token in tokens for token in (*request.tokens, *named)), "a token is not in the vocabulary"),
+        (len(request.parents) in (0, block - 1) and trees, "each drafted token follows an earlier one"),
+        (all(len(family) == len(set(family)) for family in families), "two siblings are the same token"),
+        (len(request.allowed) in (0, block) and all(request.allowed), "a grammar allows a token after each"),
+        (
+            len(request.draft_logits) == (block - 1 if scenario.algorithm == "DSPARK" and scenario.sampled else 0),
+            "a sampled verify of DSPARK has the draft's logits for each node but the last, and no other has any",
+        ),
+        (all(len(row) == len(tokens) for row in request.draft_logits), "a row of draft logits has another length"),
+        (all(abs(x) <= MAX_LOGIT for row in request.draft_logits for x in row), f"a logit is beyond {MAX_LOGIT}"),
+        (0 <= request.temperature <= 100, f"temperature={request.temperature} is not in 0 to 100"),
+        (0 <= request.top_k <= MAX_VOCABULARY, f"top_k={request.top_k} is not in 0 to {MAX_VOCABULARY}"),
+        (0 < request.top_p <= 1, f"top_p={request.top_p} is not above 0 and up to 1"),
+    ]
+    return next((sentence for holds, sentence in rules if not holds), "")

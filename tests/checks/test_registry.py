@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.campaign.trial import Trial
-from harness.checks import attention, gate, inputs, lengths, prefix, relations, tables, window
+from harness.checks import accept, attention, draws, gate, inputs, lengths, prefix, relations, tables, window
 from harness.checks.check import Check
 from harness.checks.finding import NOT_RUN, PASSED, Outcome, Verdict, unknown
 from harness.checks.registry import CHECKS, GROUPS, checks_of
@@ -16,7 +16,9 @@ from harness.scenario import MetadataScenario, Scenario
 from harness.scenario.observation import Fault, Observation, Seen
 from harness.scenario.strategies import Cell
 from tests.checks import (
+    test_accept,
     test_attention,
+    test_draws,
     test_gate,
     test_inputs,
     test_lengths,
@@ -28,7 +30,9 @@ from tests.checks import (
 from tests.ideal import CELLS, CONTRACT_EXAMPLE, Planted, drawn, judge, observe, raises
 
 MIRRORED = (
+    (accept, test_accept),
     (attention, test_attention),
+    (draws, test_draws),
     (gate, test_gate),
     (inputs, test_inputs),
     (lengths, test_lengths),
@@ -71,10 +75,10 @@ NEED_NONE = {
     "idempotent",
     "replay-fresh",
     "device-gate",
-    *(check.id for check in attention.CHECKS),
+    *(check.id for check in (*accept.CHECKS, *draws.CHECKS, *attention.CHECKS)),
 }
 
-METADATA = [check for check in CHECKS.values() if check.id != "device-gate"]
+METADATA = [check for check in CHECKS.values() if check not in (*gate.CHECKS, *accept.CHECKS, *draws.CHECKS)]
 
 
 def identity(check: Check) -> str:

@@ -149,6 +149,27 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
         "target_predict": torch.zeros(1, 1),
         **dict.fromkeys(("retrive_next_token", "retrive_next_sibling"), torch.full((1, 1), -1)),
     },
+    **dict.fromkeys(
+        (
+            "sgl_kernel_npu.sample.tree_speculative_sampling_target_only",
+            "sgl_kernel_npu.sample.chain_speculative_sampling_triton",
+        ),
+        lambda: {
+            "predicts": torch.zeros(1, dtype=torch.int32),
+            "accept_index": torch.zeros(1, 1, dtype=torch.int32),
+            "accept_token_num": torch.zeros(1, dtype=torch.int32),
+            "candidates": torch.zeros(1, 1, dtype=torch.int64),
+            "retrive_index": torch.zeros(1, 1, dtype=torch.int64),
+            "uniform_samples": torch.zeros(1, 1),
+            "uniform_samples_for_final_sampling": torch.zeros(1),
+            "target_probs": torch.ones(1, 1, 1),
+            "draft_probs": torch.zeros(1, 1, 1),
+            **dict.fromkeys(("retrive_next_token", "retrive_next_sibling"), torch.full((1, 1), -1)),
+        },
+    ),
+    "sgl_kernel_npu.sample.top_k_renorm_prob": lambda: {"probs": torch.ones(1, 1), "top_ks": torch.ones(1)},
+    "sgl_kernel_npu.sample.top_p_renorm_prob": lambda: {"probs": torch.ones(1, 1), "top_ps": torch.ones(1)},
+    "npu.npu_top_k_top_p": lambda: {"logits": torch.ones(1, 1)},
     "npu.npu_rotary_mul": lambda: {name: torch.ones(1, 1, 1, 4) for name in ("input", "r1", "r2")},
     "npu.npu_mrope": lambda: {
         "positions": torch.tensor([0]),

@@ -17,8 +17,8 @@ from harness.report.comparison import Replayed, describe, show_replay
 from harness.report.judgement import Judgement
 from harness.report.replay import command, lost_command
 from harness.report.terminal import by_weight, show_run, show_scan
-from harness.scenario import GateScenario, MetadataScenario, Pool, Request
-from harness.scenario.observation import Changed, Fault, Observation, Seen
+from harness.scenario import GateScenario, MetadataScenario, Pool, Request, VerifyRequest, VerifyScenario
+from harness.scenario.observation import Changed, Emitted, Fault, Observation, Seen
 from harness.shadow.overhead import Overhead
 from harness.subject.losses import Losses, LostScenario
 from tests import ideal
@@ -288,6 +288,21 @@ def test_a_replay_describes_the_scenario() -> None:
     assert describe(GateScenario("npu")) == ["start DFLASH with device='npu'"]
 
 
+def test_a_replay_describes_a_verify() -> None:
+    tree = VerifyRequest((0, 1, 2), ((0, 3, 3), (1, 0, 0), (0, 0, 9)), (0, 0), ((1,), (0,), (2,)))
+    chain = VerifyRequest((1, 0, 2), ((0, 1, 2),) * 3, temperature=0.5, top_k=2, top_p=0.9)
+
+    assert describe(VerifyScenario("EAGLE", (tree, chain))) == [
+        "EAGLE verify on the ascend path, 3 tokens a request",
+        "request 0: token 0, then drafted [1, 2] after nodes [0, 0]; greedy",
+        "  logits after node 0: [0, 3, 3], allowed [1]",
+        "  logits after node 1: [1, 0, 0], allowed [0]",
+        "  logits after node 2: [0, 0, 9], allowed [2]",
+        "request 1: token 1, then drafted [0, 2]; temperature=0.5, top_k=2, top_p=0.9",
+        *[f"  logits after node {node}: [0, 1, 2]" for node in range(3)],
+    ]
+
+
 def test_a_replay_shows_two_sglangs_side_by_side() -> None:
     right = ideal.observation(VERIFY)
     wrong = ideal.with_field(right, "seq_lens_cpu_int", [133])
@@ -309,8 +324,12 @@ def test_a_replay_shows_two_sglangs_side_by_side() -> None:
             Observation((Seen(changed=(Changed("seq_lens", "int64", (1, 2), (1, 3)),)),)),
             ["seq_lens written", "[1, 2] → [1, 3]"],
         ),
+        (
+            Observation(accepted=((Emitted(2, (1, 0), 0, 3), Emitted(1, (2,), 2)),)),
+            ["request 0 emits", "[1, 0] × 3; [2]"],
+        ),
     ],
-    ids=["fault", "gate", "error", "written"],
+    ids=["fault", "gate", "error", "written", "emitted"],
 )
 def test_whatever_an_sglang_showed_has_a_row(observation: Observation, row: list[str]) -> None:
     assert rows(replay_shown(VERIFY, replayed(observation)), "seen") == [row]

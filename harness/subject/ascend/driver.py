@@ -11,11 +11,11 @@ import torch
 from msgspec.structs import replace
 
 from harness.npu.synchronisation import counting
-from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
+from harness.scenario import GateScenario, MetadataScenario, Request, Scenario, VerifyScenario
 from harness.scenario.capability import missing
 from harness.scenario.observation import BadAccess, Fault, Observation, Seen
 from harness.shadow.overhead import Overhead, measured
-from harness.subject.ascend import gate, reading, releases
+from harness.subject.ascend import gate, reading, releases, verify
 from harness.subject.ascend.batch import Batch, BatchBuilder
 from harness.subject.ascend.forward import Forward
 from harness.subject.ascend.pools import Pools
@@ -90,6 +90,8 @@ class Driver:
         try:
             if isinstance(scenario, GateScenario):
                 return gate.ask(scenario)
+            if isinstance(scenario, VerifyScenario):
+                return _verified(scenario)
             assert isinstance(scenario, MetadataScenario)
             return Observation(self._session(scenario).run(scenario))
         except Exception as error:
@@ -214,6 +216,15 @@ class Session:
         if scenario.mode == "draft_decode":
             backend = backend.attn_backends[scenario.step]
         return backend.forward_metadata
+
+
+def _verified(scenario: VerifyScenario) -> Observation:
+    if kernel := scenario.needs_cuda:
+        return Observation(fault=Fault("unsupported", f"{kernel} is compiled for CUDA, and runs on no other device"))
+    try:
+        return Observation(accepted=verify.emitted(scenario))
+    except Exception as error:
+        return Observation((Seen(error=sglang_error(error)),))
 
 
 def _choose_layout(scenario: MetadataScenario) -> None:

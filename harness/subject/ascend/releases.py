@@ -8,12 +8,15 @@ import inspect
 import os
 import sys
 import textwrap
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
-from harness.scenario.capability import ABSENT_HOST, FIA_NZ
+from harness.scenario.capability import ABSENT_HOST, DFLASH_GRAMMAR, FIA_NZ
 from harness.scenario.metadata import SPARE_COLUMNS, MetadataScenario
 
 #: A group of one rank, as far as capturing a graph needs one.
@@ -50,7 +53,7 @@ def publish_server_args(fields: dict[str, Any]) -> Any:
     context = get_context()
     if hasattr(context, "override_server_args"):
         return context.override_server_args(**fields).install()
-    server_args = SimpleNamespace(**fields)
+    server_args = SimpleNamespace(**fields, stands_in=True)
     context.set_server_args(server_args)
     return server_args
 
@@ -59,14 +62,17 @@ def override_parallel() -> ExitStack:
     """Force the topology of one rank until the returned stack is closed.
 
     The names grew with the releases (`dcp_enabled` came in 0.5.16), so an unknown one is dropped. The backend of 0.5.15
-    asks the process group itself for the size of the attention group.
+    asks the process group itself for the size of the attention group, and so does the accept code up to 0.5.20.
     """
     from sglang.srt.distributed import parallel_state
     from sglang.srt.hardware_backend.npu.attention import ascend_backend
     from sglang.srt.runtime_context import get_parallel
+    from sglang.srt.speculative import eagle_utils
 
     if hasattr(ascend_backend, "get_attention_tp_size"):
         parallel_state._ATTN_TP = ALONE
+    if "get_tp_group" in inspect.getsource(eagle_utils):
+        parallel_state._TP = ALONE
 
     stack = ExitStack()
     for name, value in PARALLEL.items():
@@ -79,7 +85,8 @@ def override_parallel() -> ExitStack:
 
 
 def capabilities() -> tuple[str, ...]:
-    """Algorithms that this release knows, `absent-host` where the host mirror is optional (0.5.23), and `fia-nz`.
+    """Algorithms that this release knows, `absent-host` where the host mirror is optional (0.5.23), `fia-nz`, and
+    `dflash-grammar` where DFlash takes requests with a grammar (from 0.5.17).
 
     DSPARK counts from 0.5.18 on, where it may start on an NPU. DFLASH always counts, although 0.5.16 refuses it there:
     that refusal is a finding of its own, and what it hid is what users met one release before and two after.
@@ -87,6 +94,7 @@ def capabilities() -> tuple[str, ...]:
     from sglang.srt.arg_groups import speculative_hook
     from sglang.srt.environ import envs
     from sglang.srt.hardware_backend.npu.attention import mla_preprocess
+    from sglang.srt.speculative import dflash_worker_v2
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
     known = [name for name in SpeculativeAlgorithm.__members__ if name != "NONE"]
@@ -96,6 +104,8 @@ def capabilities() -> tuple[str, ...]:
         known.append(ABSENT_HOST)
     if hasattr(mla_preprocess, "is_fia_nz"):
         known.append(FIA_NZ)
+    if hasattr(dflash_worker_v2, "build_grammar_vocab_mask"):
+        known.append(DFLASH_GRAMMAR)
     return tuple(sorted(known))
 
 
@@ -148,3 +158,50 @@ def row_columns(scenario: MetadataScenario) -> int:
     if find_spec("sglang.srt.mem_cache.allocation_sizing") is not None and page > 1:
         spare = max(spare, 2 * block + page - 1)
     return scenario.pool.context_length + spare
+
+
+def dflash_accept(worker: Any, **names: Any) -> tuple[Any, Any, Any, Any]:
+    """Accept lengths without the bonus and with it, bonus tokens and emitted tokens, by the DFlash worker's own code.
+
+    From 0.5.19 it is a method; before, a statement of `forward_batch_generation`, which is run as it stands.
+    """
+    kind = type(worker)
+    if hasattr(kind, "_accept_block"):
+        accept_lens, commit_lens, bonus, out_tokens, *_ = call(worker._accept_block, **names)
+        return accept_lens, commit_lens, bonus, out_tokens
+    source = textwrap.dedent(inspect.getsource(kind.forward_batch_generation))
+    for statement in ast.walk(ast.parse(source)):
+        if isinstance(statement, ast.If) and "is_dflash_sampling_verify_available()" in ast.unparse(statement.test):
+            scope = vars(sys.modules[kind.__module__]) | names
+            scope |= {"self": worker, "logits_output": SimpleNamespace(next_token_logits=names["next_token_logits"])}
+            exec(compile(ast.Module([statement], []), inspect.getfile(kind), "exec"), scope)
+            return scope["accept_len"], scope["commit_lens"], scope["bonus"], scope["out_tokens"]
+    raise LookupError("the DFlash worker no longer asks whether it can verify samples: where does it accept?")
+
+
+def grammar_mask(grammar: Any, mask: Any) -> Any:
+    """A mask with the grammar that applies it (from 0.5.17; before, both are handed over by themselves)."""
+    from sglang.srt.constrained import base_grammar_backend
+
+    return base_grammar_backend.GrammarMask(grammar, mask) if hasattr(base_grammar_backend, "GrammarMask") else mask
+
+
+@contextmanager
+def as_cuda() -> Iterator[None]:
+    """Have DSpark's accept code choose as on CUDA: the Triton kernels, which run on the host's tensors here.
+
+    Its modules asked at import whether there is an NPU, and take the rejection of sgl_kernel_npu then (from 0.5.21); at
+    each call they ask whether tensors are on CUDA.
+    """
+    package = "sglang.kernels.ops.speculative."
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(f"{package}dspark.")]
+    on_cuda: dict[str, Any] = {"inputs_on_cuda": lambda *inputs, **named: True, "_is_npu": False}
+    if modules:  # a release with DSpark
+        rejection = import_module(f"{package}reject_sampling")
+        on_cuda["chain_speculative_sampling_triton"] = rejection.chain_speculative_sampling_triton
+    with ExitStack() as stack:
+        for module in modules:
+            known = {key: value for key, value in on_cuda.items() if key in vars(module)}
+            if known:
+                stack.enter_context(patch.multiple(module, **known))
+        yield

@@ -85,12 +85,70 @@ def _rows_in_nz() -> None:
     NPUMLATokenToKVPool.__init__ = wrong
 
 
+def _one_token_too_many() -> None:
+    """DFlash accepts one drafted token more than the target agrees with."""
+    from sglang.srt.speculative import dflash_worker_v2
+
+    right = dflash_worker_v2.compute_dflash_correct_drafts_and_bonus
+
+    def wrong(*, candidates: Any, target_predict: Any) -> Any:
+        accepted, _ = right(candidates=candidates, target_predict=target_predict)
+        accepted = (accepted + 1).clamp(max=candidates.shape[1] - 1)
+        return accepted, target_predict.gather(1, accepted[:, None].long())[:, 0]
+
+    dflash_worker_v2.compute_dflash_correct_drafts_and_bonus = wrong
+
+
+def _no_siblings() -> None:
+    """A verify of a tree looks at the first child of each node only."""
+    from sglang.srt.speculative import eagle_utils
+
+    right = eagle_utils.verify_tree_greedy_func
+
+    def wrong(*, retrieve_next_sibling: Any, **named: Any) -> Any:
+        return right(retrieve_next_sibling=retrieve_next_sibling.clone().fill_(-1), **named)
+
+    eagle_utils.verify_tree_greedy_func = wrong
+
+
+def _mask_forgotten() -> None:
+    """A verify does not put the grammar's mask on the logits."""
+    from sglang.srt.constrained.base_grammar_backend import GrammarMask
+
+    GrammarMask.apply = lambda self, logits: None
+
+
+def _chance_of_zero() -> None:
+    """The chance by which drafted tokens are accepted is always 0, so that whatever is possible is accepted."""
+    from sglang.srt.speculative import eagle_utils
+
+    right = eagle_utils._verify_coins
+
+    def wrong(**named: Any) -> Any:
+        coins, last = right(**named)
+        return coins.zero_(), last
+
+    eagle_utils._verify_coins = wrong
+
+
+def _temperature_ignored() -> None:
+    """Logits are taken as they are, whatever the temperature."""
+    from sglang.srt.speculative import eagle_utils
+
+    eagle_utils.sampling_softmax = lambda logits, *, temperatures: logits.softmax(-1)
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     "one-slot-too-far": _one_slot_too_far,
     "frozen-lengths": _frozen_lengths,
     "steps-reversed": _steps_reversed,
     "one-location-for-all-steps": _one_location_for_all_steps,
     "rows-in-nz": _rows_in_nz,
+    "one-token-too-many": _one_token_too_many,
+    "no-siblings": _no_siblings,
+    "mask-forgotten": _mask_forgotten,
+    "chance-of-zero": _chance_of_zero,
+    "temperature-ignored": _temperature_ignored,
 }
 
 
