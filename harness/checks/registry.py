@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from harness.checks import (
     accept,
     attention,
+    draws,
     gate,
     inputs,
     lengths,
@@ -29,6 +30,7 @@ _MODULES = (
     gate,
     attention,
     accept,
+    draws,
     session_server,
     session_lengths,
     session_answers,
