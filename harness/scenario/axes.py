@@ -42,7 +42,13 @@ AXES: tuple[Axis, ...] = (
     Axis("page_size", "option", (128, 16), targets=("mla",)),  # the operators of MLA take no other
     Axis("context_length", "option", (1024, 256)),
     Axis("chunked_prefill_size", "option", (-1, 128, 256)),
-    Axis("enable_mixed_chunk", "option", (False, True), algorithms=("NONE", "EAGLE", "EAGLE3", "DFLASH")),
+    Axis(
+        "enable_mixed_chunk",
+        "option",
+        (False, True),
+        algorithms=("NONE", "EAGLE", "EAGLE3", "DFLASH"),
+        targets=("mha", "multihead", "swa"),  # the Ascend backend refuses it with MLA, in a sentence of its own
+    ),
     Axis("max_running_requests", "option", (8, 2)),
     Axis("max_total_tokens", "option", (4096, 1024)),
     Axis("schedule_policy", "option", ("fcfs", "lpm")),
