@@ -5,9 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import load_file
+from safetensors import deserialize
 
 Values = npt.NDArray[np.float64]
+
+#: The types of stored weights that numpy has.
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 
 class Checkpoint:
@@ -15,9 +18,8 @@ class Checkpoint:
 
     def __init__(self, folder: Path) -> None:
         self.config = json.loads((folder / "config.json").read_text())
-        self.weights = {
-            name: weight.astype(np.float64) for name, weight in load_file(folder / "model.safetensors").items()
-        }
+        stored = deserialize((folder / "model.safetensors").read_bytes())  # type: ignore[no-untyped-call]
+        self.weights = {name: _values(weight["dtype"], weight["data"], weight["shape"]) for name, weight in stored}
         self.epsilon = float(self.config["rms_norm_eps"])
 
     def project(self, hidden: Values, name: str) -> Values:
@@ -30,3 +32,12 @@ class Checkpoint:
         scale = np.sqrt(np.mean(hidden**2, axis=-1, keepdims=True) + self.epsilon)
         normed: Values = hidden / scale * self.weights[f"{name}.weight"]
         return normed
+
+
+def _values(dtype: str, data: bytes, shape: list[int]) -> Values:
+    """A stored weight. A number in bfloat16 is the first half of one in float32."""
+    if dtype == "BF16":
+        numbers = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+    else:
+        numbers = np.frombuffer(data, _TYPES[dtype])
+    return numbers.reshape(shape).astype(np.float64)

@@ -2,12 +2,15 @@
 
 from functools import cache
 from itertools import chain, islice
+from pathlib import Path
 
 import msgspec
 
-from harness.scenario.models import FIXTURES
+import harness
 from harness.scenario.session import Visit
 
+#: Beside the package in a clone.
+FILE = Path(harness.__file__).parent.parent / "fixtures" / "tiny_pair" / "prompts.json"
 #: Letters, as the last tokens of a prompt that no other prompt has; there are more than visits of a session.
 _OWN = 97
 
@@ -15,9 +18,7 @@ _OWN = 97
 @cache
 def texts() -> tuple[tuple[int, ...], ...]:
     """The texts, the longest first, each a tuple of bytes."""
-    prompts = msgspec.json.decode(
-        (FIXTURES / "tiny_pair" / "prompts.json").read_bytes(), type=tuple[tuple[int, ...], ...]
-    )
+    prompts = msgspec.json.decode(FILE.read_bytes(), type=tuple[tuple[int, ...], ...])
     return tuple(sorted(prompts, key=len, reverse=True))
 
 
