@@ -15,10 +15,12 @@ from harness.checks.finding import Outcome, Verdict
 from harness.checks.lengths import query_field
 from harness.reference.attention import outputs
 from harness.reference.metadata import prefix_pages, rows
-from harness.scenario import GateScenario, MetadataScenario, PageMap, Request, Scenario
+from harness.scenario import GateScenario, MetadataScenario, PageMap, Request, Scenario, SessionScenario
 from harness.scenario.convention import device_length
 from harness.scenario.observation import Array, Floats, Observation, Seen
+from harness.scenario.session_strategies import Server, sessions
 from harness.scenario.strategies import Cell, cells, scenarios
+from tests.ideal_session import session_seen
 
 Plant = Callable[[Observation], Observation]
 Strategy = Callable[[Cell, Collection[str]], SearchStrategy[MetadataScenario]]
@@ -51,6 +53,8 @@ def observation(scenario: Scenario) -> Observation:
     if isinstance(scenario, GateScenario):
         accepted = scenario.device.startswith("cuda") or scenario.device == "npu"
         return Observation(verdict="accepted" if accepted else "only cuda and npu are supported")
+    if isinstance(scenario, SessionScenario):
+        return Observation(session=session_seen(scenario))
     seen = [round_seen(scenario, batch) for batch in scenario.rounds for _ in range(scenario.builds)]
     return Observation(tuple(seen))
 
@@ -115,6 +119,20 @@ def drawn(cell: Cell, examples: int = 16, strategy: Strategy = scenarios) -> tup
     return tuple(found)
 
 
+@cache
+def drawn_sessions(server: Server, examples: int = 10) -> tuple[SessionScenario, ...]:
+    """Sessions on `server`, the same every time."""
+    found: list[SessionScenario] = []
+
+    @settings(SAME, max_examples=examples, phases=(Phase.generate,))
+    @given(sessions(server))
+    def collect(scenario: SessionScenario) -> None:
+        found.append(scenario)
+
+    collect()
+    return tuple(found)
+
+
 class Planted(NamedTuple):
     """A fault planted in what the ideal subject sees, and how `check` must report it.
 
@@ -144,7 +162,7 @@ class Planted(NamedTuple):
         if outcome.verdict is not Verdict.FAIL:
             return outcome.verdict.value, outcome.reason
         (found,) = outcome.findings
-        place = 5 if isinstance(self.scenario, MetadataScenario) else 3
+        place = 3 if isinstance(self.scenario, GateScenario) else 5
         return found.fingerprint.split(":", place)[place], re.sub(r" \[[^\[\]]*\]$", "", found.message)
 
 
