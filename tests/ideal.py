@@ -22,13 +22,16 @@ from harness.scenario import (
     PageMap,
     Request,
     Scenario,
+    SessionScenario,
     VerifyRequest,
     VerifyScenario,
 )
 from harness.scenario.convention import device_length
 from harness.scenario.observation import Array, Emitted, Floats, Observation, Seen
+from harness.scenario.session_strategies import Server, sessions
 from harness.scenario.strategies import Cell, cells, scenarios
 from harness.scenario.verify_strategies import VerifyCell, verifies
+from tests.ideal_session import session_seen
 
 Plant = Callable[[Observation], Observation]
 Strategy = Callable[[Cell, Collection[str]], SearchStrategy[MetadataScenario]]
@@ -65,6 +68,8 @@ def observation(scenario: Scenario) -> Observation:
         return Observation(verdict="accepted" if accepted else "only cuda and npu are supported")
     if isinstance(scenario, VerifyScenario):
         return Observation(accepted=tuple(emitted(request, scenario.draws) for request in scenario.requests))
+    if isinstance(scenario, SessionScenario):
+        return Observation(session=session_seen(scenario))
     seen = [round_seen(scenario, batch) for batch in scenario.rounds for _ in range(scenario.builds)]
     return Observation(tuple(seen))
 
@@ -153,6 +158,20 @@ def drawn_verifies(cell: VerifyCell, examples: int = 16) -> tuple[VerifyScenario
     @settings(SAME, max_examples=examples, phases=(Phase.generate,))
     @given(verifies(cell, CAPABILITIES))
     def collect(scenario: VerifyScenario) -> None:
+        found.append(scenario)
+
+    collect()
+    return tuple(found)
+
+
+@cache
+def drawn_sessions(server: Server, examples: int = 10) -> tuple[SessionScenario, ...]:
+    """Sessions on `server`, the same every time."""
+    found: list[SessionScenario] = []
+
+    @settings(SAME, max_examples=examples, phases=(Phase.generate,))
+    @given(sessions(server))
+    def collect(scenario: SessionScenario) -> None:
         found.append(scenario)
 
     collect()

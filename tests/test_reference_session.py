@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from harness.scenario.prompts import prompt
 from safetensors import torch as torch_file
 from safetensors.numpy import save_file
 
@@ -22,7 +23,6 @@ from harness.reference.session import (
 )
 from harness.reference.transformer import Greedy, Transformer, greedy
 from harness.scenario.observation import Forward
-from harness.scenario.prompts import prompt
 from harness.scenario.session import SessionScenario, Visit
 
 DFLASH = SessionScenario("DFLASH", (Visit(5, 4), Visit(130, 4)))

@@ -49,6 +49,28 @@ class Server(NamedTuple):
         """Environment switches that the row varies."""
         return tuple((name, str(value)) for name, value in self.row if _kind(name) == "environment")
 
+    @property
+    def page_size(self) -> int:
+        """Slots per page."""
+        return int(dict(self.options).get("page_size", PAGE_SIZE))
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens of the longest prompt that is drawn; a few can follow it."""
+        return min(int(dict(self.options).get("context_length", CONTEXT_LENGTH)) - 8, LONGEST_PROMPT)
+
+    def session(self, visits: Sequence[Visit]) -> SessionScenario:
+        """The session of these visits."""
+        return SessionScenario(
+            self.algorithm,
+            tuple(visits),
+            self.executor,
+            self.target,
+            self.subject,
+            self.options,
+            self.environment,
+        )
+
 
 def _kind(name: str) -> str:
     return next(axis.kind for axis in AXES if axis.name == name)
@@ -90,38 +112,28 @@ def sessions(draw: st.DrawFn, server: Server) -> SessionScenario:
 
     Lengths lie around the ends of pages and of the context; half of the prompts share their beginning with another one.
     """
-    options = dict(server.options)
-    context = int(options.get("context_length", CONTEXT_LENGTH))
-    page = int(options.get("page_size", PAGE_SIZE))
     visits: list[Visit] = []
     turn = 0
     for _ in range(draw(st.integers(1, MOST_VISITS), label="visits")):
         turn += draw(st.integers(0, 6), label="turns")
-        length = draw(_lengths(page, min(context - 8, LONGEST_PROMPT), [visit.length for visit in visits]))
+        length = draw(prompt_lengths(server, [visit.length for visit in visits]))
         aborted = draw(st.sampled_from((0, 0, 0, turn + 1, turn + 3)), label="aborted")
         visits.append(
             Visit(
                 length=length,
                 new_tokens=draw(st.integers(1, MOST_TOKENS), label="new tokens"),
                 text=draw(st.integers(0, TEXTS - 1), label="text"),
-                own=draw(st.integers(0, min(length, page + 1)), label="own"),
+                own=draw(st.integers(0, min(length, server.page_size + 1)), label="own"),
                 arrives=turn,
                 aborted=aborted,
             )
         )
-    return SessionScenario(
-        server.algorithm,
-        tuple(visits),
-        server.executor,
-        server.target,
-        server.subject,
-        server.options,
-        server.environment,
-    )
+    return server.session(visits)
 
 
-def _lengths(page: int, longest: int, others: Sequence[int]) -> st.SearchStrategy[int]:
+def prompt_lengths(server: Server, others: Sequence[int]) -> st.SearchStrategy[int]:
     """Prompt lengths: short ones, those around the ends of pages, those of other prompts, and the longest."""
+    page, longest = server.page_size, server.longest_prompt
     edges = [end + near for end in range(page, longest + 1, page) for near in (-8, -1, 0, 1)]
     special = [length for length in (*edges, *others, longest) if 1 <= length <= longest]
     return st.one_of(st.integers(1, 12), st.sampled_from(special), st.integers(1, longest))

@@ -3,7 +3,10 @@
 from math import isfinite
 
 from harness.scenario import Scenario
+from harness.scenario.gate import GateScenario
 from harness.scenario.metadata import Algorithm, Attention, MetadataScenario, Mode, Request
+from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, Visit
+from harness.scenario.session_strategies import ALGORITHMS
 from harness.scenario.verify import VerifyRequest, VerifyScenario
 
 #: Modes that an algorithm has. `NONE` is a server without speculative decoding.
@@ -35,8 +38,10 @@ def why_invalid(scenario: Scenario) -> str:
     """The first rule that `scenario` breaks, as a clause, or an empty string."""
     if isinstance(scenario, VerifyScenario):
         return _why_invalid_verify(scenario)
-    if not isinstance(scenario, MetadataScenario):
+    if isinstance(scenario, GateScenario):
         return ""
+    if isinstance(scenario, SessionScenario):
+        return _why_invalid_session(scenario)
     pool = scenario.pool
     rules: list[tuple[bool, str]] = [
         (scenario.mode in MODES[scenario.algorithm], f"{scenario.algorithm} has no mode {scenario.mode}"),
@@ -163,3 +168,37 @@ def _why_invalid_request(scenario: VerifyScenario, request: VerifyRequest) -> st
         (0 < request.top_p <= 1, f"top_p={request.top_p} is not above 0 and up to 1"),
     ]
     return next((sentence for holds, sentence in rules if not holds), "")
+
+
+def _why_invalid_session(scenario: SessionScenario) -> str:
+    named = [name for name, _ in (*scenario.options, *scenario.environment)]
+    context = dict(scenario.options).get("context_length", CONTEXT_LENGTH)
+    if scenario.algorithm not in ALGORITHMS:
+        return f"there is no draft for {scenario.algorithm}: the algorithms of sessions are {', '.join(ALGORITHMS)}"
+    if repeated := next((name for name in named if named.count(name) > 1), ""):
+        return f"{repeated} is named twice"
+    if type(context) is not int or not 1 <= context <= MAX_POSITIONS:
+        return f"context_length={context} is not in 1 to {MAX_POSITIONS}"
+    if not isfinite(scenario.fill):
+        return "the fill must be finite"
+    if scenario.gate_lifted and scenario.algorithm != "DFLASH":
+        return f"{scenario.algorithm} has no device gate to lift"
+    if not 1 <= len(scenario.visits) <= MAX_REQUESTS:
+        return f"it has {len(scenario.visits)} visits, and not 1 to {MAX_REQUESTS}"
+    return next((problem for visit in scenario.visits if (problem := _why_invalid_visit(visit, context))), "")
+
+
+def _why_invalid_visit(visit: Visit, context: int) -> str:
+    if not 1 <= visit.length <= context - 3:
+        return f"length={visit.length} is not in 1 to {context - 3}: sglang keeps two positions of the context free"
+    if not 1 <= visit.new_tokens <= context:
+        return f"new_tokens={visit.new_tokens} is not in 1 to the context length {context}"
+    if not 0 <= visit.own <= visit.length:
+        return f"own={visit.own} is not in 0 to the length {visit.length}"
+    if visit.arrives < 0:
+        return f"arrives={visit.arrives} is no turn"
+    if visit.aborted and visit.aborted <= visit.arrives:
+        return f"it is aborted at turn {visit.aborted}, and arrives at turn {visit.arrives}"
+    if visit.temperature < 0:
+        return f"temperature={visit.temperature} is below 0"
+    return ""

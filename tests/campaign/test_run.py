@@ -1,10 +1,12 @@
 """A whole run on subjects in this process: statuses, what could not be judged, and what is left out."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 import pytest
+from msgspec.structs import replace
 
 from harness.campaign import run as module
 from harness.campaign.profile import PROFILES, Profile
@@ -14,9 +16,10 @@ from harness.campaign.trial import Observe
 from harness.checks.finding import Finding
 from harness.checks.registry import CHECKS
 from harness.errors import CannotJudge, Exit
-from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
+from harness.scenario import GateScenario, MetadataScenario, Request, Scenario, SessionScenario
 from harness.scenario.case import SCHEMA, Case
 from harness.scenario.observation import Fault, Observation
+from harness.scenario.session import Visit
 from harness.scenario.strategies import Cell
 from harness.shadow.overhead import Overhead
 from harness.subject.frames import SubjectInfo
@@ -26,10 +29,11 @@ from tests.campaign import planted
 from tests.ideal import observation
 
 SOURCE = Source("0.5.18", "release", "/cache/0.5.18", "0.5.18")
-SMALL = Profile("small", examples=3, runs=3, sweep_blocks=range(4, 5), sweep_pairs=False, derandomize=True)
+SMALL = Profile("small", 3, 3, sessions=3, servers=1, sweep_blocks=range(4, 5), sweep_pairs=False, derandomize=True)
 THOROUGH = SMALL._replace(examples=15)  #: enough for every check to have something to say
 INFO = SubjectInfo("ascend", "0.5.18", "emulated", {}, ("DFLASH",), "", "0.5.18")
 GUARD = Plan(("guard",), SMALL, 0)
+SESSIONS = Plan(("sessions",), SMALL, 0)
 METADATA = Plan(("metadata",), SMALL, 0)
 #: Cells in which every check of metadata has something to say, host-bound with its capability aside.
 CELLS = [
@@ -44,6 +48,7 @@ class InProcess:
 
     def __init__(self, observe: Observe, info: SubjectInfo = INFO) -> None:
         self.info = info
+        self.source = SOURCE
         self.overhead = Overhead(4.0, 1.0)
         self.answer = observe
         self.closed = False
@@ -69,12 +74,13 @@ Use = Callable[..., InProcess]
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    """Make a run use an `observe` of this process, and but a few cells."""
+    """Make a run use an `observe` of this process, and but a few cells and servers; no sources are read."""
 
     def install(observe: Observe, info: SubjectInfo = INFO, cells: Sequence[Cell] = CELLS) -> InProcess:
         subject = InProcess(observe, info)
         monkeypatch.setattr(module, "Supervisor", lambda source, device, through: subject)
         monkeypatch.setattr(module, "cells", lambda capabilities: list(cells))
+        monkeypatch.setattr(module, "names_in", lambda path: {"page_size", "schedule_policy"})
         return subject
 
     return install
@@ -115,6 +121,32 @@ def test_only_the_checks_of_the_named_groups_run(use: Use) -> None:
     subject = use(planted.subject())
     assert set(run(SOURCE, GUARD).checks) == {"device-gate"}
     assert all(isinstance(scenario, GateScenario) for scenario in subject.asked)
+
+
+def test_sessions_are_drawn_for_every_server_of_the_profile(use: Use) -> None:
+    subject = use(planted.subject())
+    run(SOURCE, SESSIONS)
+    sessions = [one for one in subject.asked if isinstance(one, SessionScenario)]
+    servers = {one.server: (one.algorithm, one.executor) for one in sessions}
+    assert len(sessions) == len(subject.asked) == 4 * SMALL.sessions
+    assert Counter(servers.values()) == {(name, how): 1 for name in ("DFLASH", "NONE") for how in ("eager", "graph")}
+
+
+def test_a_fault_of_sessions_is_shrunk_to_one_visit(use: Use) -> None:
+    def observe(scenarios: Sequence[Scenario]) -> list[Observation]:
+        return [
+            Observation(session=replace(seen.session, accounts=("turn 3: page 2 is free twice (1 page)",)))
+            for seen in map(observation, scenarios)
+            if seen.session is not None
+        ]
+
+    use(observe)
+    findings = run(SOURCE, SESSIONS).findings
+    assert {finding.check for finding in findings} == {"session-accounts"}
+    assert {finding.algorithm for finding in findings} == {"DFLASH", "NONE"}
+    for finding in findings:
+        assert isinstance(finding.scenario, SessionScenario)
+        assert finding.scenario.visits == (Visit(1, 1, own=0),)
 
 
 def test_a_fault_is_a_finding_and_status_1(use: Use) -> None:

@@ -6,14 +6,30 @@ import pytest
 from msgspec.structs import replace
 
 from harness.campaign.trial import Trial
-from harness.checks import accept, attention, draws, gate, inputs, lengths, prefix, relations, tables, window
+from harness.checks import (
+    accept,
+    attention,
+    draws,
+    gate,
+    inputs,
+    lengths,
+    prefix,
+    relations,
+    session_answers,
+    session_lengths,
+    session_server,
+    tables,
+    window,
+)
 from harness.checks.check import Check
 from harness.checks.finding import NOT_RUN, PASSED, Outcome, Verdict, unknown
 from harness.checks.registry import CHECKS, GROUPS, checks_of
 from harness.checks.wording import where
 from harness.errors import UsageError
-from harness.scenario import MetadataScenario, Scenario
+from harness.scenario import MetadataScenario, Scenario, SessionScenario
+from harness.scenario.axes import AXES
 from harness.scenario.observation import Fault, Observation, Seen
+from harness.scenario.session_strategies import TRAINED, Server, servers
 from harness.scenario.strategies import Cell
 from tests.checks import (
     test_accept,
@@ -24,10 +40,23 @@ from tests.checks import (
     test_lengths,
     test_prefix,
     test_relations,
+    test_session_answers,
+    test_session_lengths,
+    test_session_server,
     test_tables,
     test_window,
 )
-from tests.ideal import CELLS, CONTRACT_EXAMPLE, Planted, drawn, judge, observe, raises
+from tests.ideal import (
+    CAPABILITIES,
+    CELLS,
+    CONTRACT_EXAMPLE,
+    Planted,
+    drawn,
+    drawn_sessions,
+    judge,
+    observe,
+    raises,
+)
 
 MIRRORED = (
     (accept, test_accept),
@@ -38,6 +67,9 @@ MIRRORED = (
     (lengths, test_lengths),
     (prefix, test_prefix),
     (relations, test_relations),
+    (session_answers, test_session_answers),
+    (session_lengths, test_session_lengths),
+    (session_server, test_session_server),
     (tables, test_tables),
     (window, test_window),
 )
@@ -74,11 +106,12 @@ NEED_NONE = {
     "inputs-unchanged",
     "idempotent",
     "replay-fresh",
-    "device-gate",
     *(check.id for check in (*accept.CHECKS, *draws.CHECKS, *attention.CHECKS)),
 }
 
-METADATA = [check for check in CHECKS.values() if check not in (*gate.CHECKS, *accept.CHECKS, *draws.CHECKS)]
+METADATA = [check for check in CHECKS.values() if isinstance(EXAMPLE[check.id], MetadataScenario)]
+SESSIONS = [check for check in CHECKS.values() if isinstance(EXAMPLE[check.id], SessionScenario)]
+SERVERS = [server for server in servers(CAPABILITIES, [axis.name for axis in AXES], 2) if server.target == TRAINED]
 
 
 def identity(check: Check) -> str:
@@ -112,6 +145,20 @@ def test_an_ideal_subject_passes_every_check_on_drawn_scenarios(cell: Cell) -> N
         outcomes = {check.id: judge(check, scenario) for check in METADATA if check.applies(scenario)}
 
         assert outcomes == dict.fromkeys(outcomes, PASSED), scenario
+
+
+@pytest.mark.parametrize("server", SERVERS, ids=str)
+def test_an_ideal_server_passes_every_check_that_can_speak_on_drawn_sessions(server: Server) -> None:
+    passed: set[str] = set()
+    for scenario in drawn_sessions(server):
+        for check in SESSIONS:
+            outcome = judge(check, scenario)
+            passed |= {check.id} if outcome == PASSED else set()
+
+            assert outcome in (PASSED, NOT_RUN), (check.id, scenario)
+
+    of_verifies = {"session-progress", "session-acceptance"} if server.algorithm == "NONE" else set()
+    assert passed == {check.id for check in SESSIONS} - of_verifies
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
@@ -161,7 +208,7 @@ def test_a_missing_field_is_unknown_and_named(name: str, field: str, place: int)
 
 
 def test_every_check_is_tried_without_a_field_that_it_needs() -> None:
-    assert set(CHECKS) == {name for name, _, _ in NEEDED} | NEED_NONE
+    assert {check.id for check in METADATA} == {name for name, _, _ in NEEDED} | NEED_NONE
 
 
 @pytest.mark.parametrize(

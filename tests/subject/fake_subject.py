@@ -1,7 +1,8 @@
 """A subject without sglang: the real `harness.subject` over an ideal driver that misbehaves when asked to.
 
 Run as `python fake_subject.py … PATH DEVICE`, where the dots stand for the command line it replaces. PATH may be a
-`Start`, and the device of a gate scenario a `Misdeed` or a `Question`.
+`Start`, and the device of a gate scenario a `Misdeed` or a `Question`. Whoever answers a session says with it which
+process it is; a session without visits kills it.
 """
 
 import mmap
@@ -19,10 +20,14 @@ from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from harness.scenario import GateScenario, MetadataScenario, Scenario
+from msgspec.structs import replace
+
+from harness.scenario import GateScenario, MetadataScenario, Scenario, SessionScenario
 from harness.scenario.observation import Observation
+from harness.scenario.session import Visit
 from harness.shadow.overhead import Overhead
 from harness.subject.frames import PREFIX, Hello, Observe, Observed, SubjectInfo
+from harness.subject.template import MOST_WORKERS
 from tests.ideal import observation
 
 #: What the supervisor reads; kept here because `harness.subject` hides it from the driver.
@@ -79,6 +84,17 @@ def killed(times: int, name: str = "") -> GateScenario:
     return GateScenario(f"is killed {times} times {name}".strip())
 
 
+#: Sessions that need a server each, more than a template keeps beside the worker of all other scenarios.
+SESSIONS = [
+    SessionScenario("NONE", (Visit(1, 1),), options=(("page_size", size),)) for size in range(1, MOST_WORKERS + 2)
+]
+
+
+def fatal(session: SessionScenario) -> SessionScenario:
+    """A session on the same server that kills its worker."""
+    return replace(session, visits=())
+
+
 #: How many times the workers of this template were killed in a row; shared with them.
 KILLED_SO_FAR = mmap.mmap(-1, 1)
 
@@ -121,6 +137,20 @@ class Driver:
             if one == scenario(Misdeed.LAST):
                 return Observed(answers, last=True, overhead=cost)
         return Observed(answers[1:] if scenario(Misdeed.SHORT) in message.scenarios else answers, overhead=cost)
+
+
+class SessionDriver:
+    """Stands in for the driver of sessions: one for each server."""
+
+    def observe(self, message: Observe) -> Observed:
+        """What `tests.ideal` observes."""
+        answers = []
+        for one in message.scenarios:
+            assert isinstance(one, SessionScenario)
+            if not one.visits:
+                _be_killed()
+            answers.append(replace(observation(one), verdict=str(os.getpid())))
+        return Observed(tuple(answers))
 
 
 def answer(one: Scenario) -> Observation:
@@ -211,10 +241,12 @@ DEEDS: dict[str, Callable[[], object]] = {
 
 
 def main() -> None:
-    """Serve as `python -m harness.subject` does, with this module in the place of sglang's driver."""
-    stand_in = ModuleType("harness.subject.ascend.driver")
-    stand_in.__dict__.update(Driver=Driver, prepare=prepare)
-    sys.modules[stand_in.__name__] = stand_in
+    """Serve as `python -m harness.subject` does, with this module in the place of sglang's drivers."""
+    ascend = ModuleType("harness.subject.ascend.driver")
+    ascend.__dict__.update(Driver=Driver, prepare=prepare)
+    session = ModuleType("harness.subject.session.driver")
+    session.__dict__.update(SessionDriver=SessionDriver, prepare=lambda: None)
+    sys.modules |= {stand_in.__name__: stand_in for stand_in in (ascend, session)}
 
     from harness.subject import __main__ as subject
 

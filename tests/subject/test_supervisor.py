@@ -23,7 +23,7 @@ from harness.subject.pending import unanswered
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
 from tests import ideal
-from tests.subject.fake_subject import COMMAND, Misdeed, Question, Start, killed, scenario
+from tests.subject.fake_subject import COMMAND, SESSIONS, Misdeed, Question, Start, fatal, killed, scenario
 
 FIRST_TRIES = 4  #: as long as nothing is known about the chance of a crash
 HONEST = GateScenario("npu")
@@ -92,6 +92,22 @@ def test_the_subject_says_what_it_is_and_the_source_which_sglang(subject: Superv
 def test_observations_come_back_in_order(subject: Supervisor) -> None:
     scenarios: list[Scenario] = [METADATA, HONEST, GateScenario("cpu")]
     assert subject.observe(scenarios) == ideal.observe(scenarios)
+
+
+def test_a_frame_for_several_workers_is_answered_in_order_and_each_by_its_own(subject: Supervisor) -> None:
+    first, second = SESSIONS[:2]
+    answers = subject.observe([HONEST, first, first, second, HONEST, first])
+    assert [answers[0], answers[4]] == [ACCEPTED] * 2
+    assert [answer.session is not None for answer in answers] == [False, True, True, True, False, True]
+    assert answers[1] == answers[2] == answers[5]
+    assert answers[3].verdict not in (answers[1].verdict, "")
+
+
+def test_a_session_that_costs_its_worker_is_a_fault_and_the_next_one_is_answered(subject: Supervisor) -> None:
+    fault = subject.observe([fatal(SESSIONS[0])])[0].fault
+    assert fault is not None
+    assert (fault.cause, fault.last_words) == ("crash", "the last words of a worker")
+    assert subject.observe([SESSIONS[0]])[0].fault is None
 
 
 def test_what_the_sanitizer_cost_adds_up(own: Supervisor) -> None:

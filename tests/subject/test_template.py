@@ -10,11 +10,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from harness.scenario import GateScenario, Scenario
+from harness.scenario import GateScenario, Scenario, SessionScenario
 from harness.scenario.observation import Observation
-from harness.subject.frames import PREFIX, Hello, Observe, Observed, read_frame, write_frame
-from tests.subject.fake_subject import COMMAND, Misdeed, Question, scenario
+from harness.scenario.session import Visit
+from harness.subject.frames import PREFIX, Hello, Observe, Observed, read_frame, stage_of, write_frame
+from harness.subject.template import MOST_WORKERS
+from tests.subject.fake_subject import COMMAND, SESSIONS, Misdeed, Question, fatal, scenario
 
 ENOUGH = 60.0  #: seconds for an honest answer
 HONEST = GateScenario("npu")
@@ -34,12 +37,18 @@ class Served:
 
     def observe(self, *scenarios: Scenario, limit: float = ENOUGH, patience: float = ENOUGH) -> Observed:
         """What the template answers within `limit` and a little `patience`."""
-        write_frame(self.requests, msgspec.msgpack.encode(Observe(limit, scenarios)))
+        stage = stage_of(scenarios[0])
+        write_frame(self.requests, msgspec.msgpack.encode(Observe(limit, scenarios, stage)))
         return msgspec.msgpack.decode(read_frame(self.replies, limit + patience), type=Observed)
 
     def ask(self, question: Question) -> int:
         """The process id that the worker tells."""
         (answer,) = self.observe(scenario(question)).observations
+        return int(answer.verdict)
+
+    def server_of(self, session: SessionScenario) -> int:
+        """The process id of the worker that answers this session."""
+        (answer,) = self.observe(session).observations
         return int(answer.verdict)
 
     def close(self) -> bytes:
@@ -236,3 +245,49 @@ def test_a_worker_that_hangs_ends_with_a_template_that_is_killed(own: Served) ->
     assert own.process.stderr.readline() == b"a worker hangs\n"
     own.process.kill()
     assert ends(worker)
+
+
+def test_sessions_on_one_server_and_all_other_scenarios_have_a_worker_each(own: Served) -> None:
+    first, second = SESSIONS[:2]
+    workers = [own.ask(Question.WORKER), own.server_of(first), own.server_of(second)]
+
+    assert len(set(workers)) == 3
+    again = replace(first, visits=(Visit(2, 1),), fill=7.0)
+    assert [own.ask(Question.WORKER), own.server_of(again), own.server_of(second)] == workers
+
+
+def test_the_worker_of_which_nobody_has_asked_for_longest_ends_when_there_are_too_many(own: Served) -> None:
+    workers = [own.server_of(one) for one in SESSIONS[:MOST_WORKERS]]
+    assert own.server_of(SESSIONS[0]) == workers[0]
+    newest = own.server_of(SESSIONS[-1])
+
+    assert ends(workers[1])
+    assert [runs(worker) for worker in (workers[0], *workers[2:], newest)] == [True] * MOST_WORKERS
+    assert own.server_of(SESSIONS[0]) == workers[0]
+
+
+def test_a_worker_that_was_ended_for_others_has_a_successor(own: Served) -> None:
+    first = own.server_of(SESSIONS[0])
+    for one in SESSIONS[1:]:
+        own.server_of(one)
+
+    assert ends(first)
+    assert own.server_of(SESSIONS[0]) != first
+
+
+def test_a_crash_of_one_worker_leaves_the_others(own: Served) -> None:
+    first, second = SESSIONS[:2]
+    workers = [own.ask(Question.WORKER), own.server_of(first), own.server_of(second)]
+    fault = own.observe(fatal(first)).fault
+
+    assert fault is not None
+    assert (fault.cause, fault.reason) == ("crash", "the subject was killed by SIGKILL")
+    assert [own.ask(Question.WORKER), own.server_of(second)] == [workers[0], workers[2]]
+    assert own.server_of(first) not in workers
+
+
+def test_all_workers_end_with_their_template(own: Served) -> None:
+    workers = [own.ask(Question.WORKER), *(own.server_of(one) for one in SESSIONS[: MOST_WORKERS - 1])]
+    own.close()
+
+    assert all(ends(worker) for worker in workers)
