@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from harness.scenario.prompts import prompt
 from safetensors import torch as torch_file
 from safetensors.numpy import save_file
 
+from harness.models.prompts import prompt
 from harness.reference.checkpoint import Checkpoint
 from harness.reference.session import (
     answer,

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from harness.scenario.prompts import prompt
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from msgspec.structs import replace
 
+from harness.models.prompts import prompt
 from harness.scenario import Scenario, SessionScenario
 from harness.scenario.axes import AXES, EXCLUDED, session_axes
 from harness.scenario.case import Case, read_case, write_case
