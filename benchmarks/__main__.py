@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--sglang SPEC] [--quick] [--scan] [--json FILE]`."""
+"""`python -m benchmarks [--sglang SPEC] [--quick] [--scan] [--engine] [--json FILE]`."""
 
 import json
 import sys
@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks import measures, sanitizer
+from benchmarks import engine, measures, sanitizer
 from harness.subject.source import resolve
 
 
@@ -17,6 +15,7 @@ def main(
     sglang: Annotated[Optional[str], typer.Option(help="Which sglang; the default of `harness check`.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One turn of everything.")] = False,
     scan: Annotated[bool, typer.Option("--scan", help="Measure a whole scan, too.")] = False,
+    engines: Annotated[bool, typer.Option("--engine", help="Measure the engine subject, too.")] = False,
     json_file: Annotated[Optional[Path], typer.Option("--json")] = None,
 ) -> None:
     """Measure the harness on its own work."""
@@ -33,11 +32,9 @@ def main(
     ]
     if scan:
         lines += measures.whole_scan([sys.executable, "-m", "harness", "scan"])
-    table = Table("measure", "value", "wish")
-    for line in lines:
-        wish = f"{line.better} than {line.wish:g}" if line.wish else ""
-        table.add_row(line.name, f"{line.value:.3g} {line.unit}", wish)
-    Console().print(table)
+    if engines:
+        lines += engine.engine(source, turns)
+    measures.show(lines)
     if json_file is not None:
         json_file.write_text(json.dumps([line._asdict() for line in lines], indent=2) + "\n")
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import psutil
 from hypothesis import HealthCheck, Phase, given, settings
+from rich.console import Console
+from rich.table import Table
 
 from harness.campaign.profile import profile_named
 from harness.campaign.run import Plan, run
@@ -36,6 +38,15 @@ class Measure(NamedTuple):
     unit: str
     wish: float
     better: str
+
+
+def show(lines: Sequence[Measure]) -> None:
+    """Print the table."""
+    table = Table("measure", "value", "wish")
+    for line in lines:
+        wish = f"{line.better} than {line.wish:g}" if line.wish else ""
+        table.add_row(line.name, f"{line.value:.3g} {line.unit}", wish)
+    Console().print(table)
 
 
 BLOCKS = range(8, 9)
