@@ -1,6 +1,7 @@
 """The bench: one subject for the whole run, the judging of scenarios, and the known findings of its release."""
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,12 @@ from harness.checks.check import Check
 from harness.checks.finding import Finding
 from harness.checks.registry import CHECKS
 from harness.errors import HarnessError
+from harness.inventory.axes import names_in
 from harness.report.replay import command, write_cases
 from harness.scenario import Scenario
+from harness.scenario.capability import missing
 from harness.scenario.pinned import known_in, pinned_cases
+from harness.scenario.session_strategies import Server
 from harness.scenario.strategies import Cell
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
@@ -28,6 +32,7 @@ class Bench:
         self.supervisor = supervisor
         self.profile = profile
         self.capabilities = supervisor.info.capabilities
+        self.named = names_in(Path(supervisor.source.path))
         checks = [check for check in CHECKS.values() if not check.needs or check.needs in self.capabilities]
         self.tally = Tally([check.id for check in checks])
         self.checks = checks
@@ -46,6 +51,12 @@ class Bench:
         """Skip where this sglang has no `algorithm`."""
         if algorithm not in self.capabilities:
             pytest.skip(f"sglang {self.supervisor.info.release} has no {algorithm}")
+
+    def available_server(self, server: Server) -> Server:
+        """`server` without the options and switches that this sglang has not; a skip where it lacks the algorithm."""
+        if missing(server.session(()), self.capabilities):
+            pytest.skip(f"sglang {self.supervisor.info.release} has no {server.algorithm}")
+        return server._replace(row=tuple((name, value) for name, value in server.row if name in self.named))
 
     def require_right(self, scenario: Scenario, groups: Collection[str]) -> None:
         """Fail with the first finding of `groups` that is not known for this release, or where one could not judge."""
