@@ -8,6 +8,8 @@ import numpy.typing as npt
 from safetensors import deserialize
 
 Values = npt.NDArray[np.float64]
+#: Types of stored weights, by their names in the file.
+_TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 
 
 class Checkpoint:
@@ -34,6 +36,7 @@ class Checkpoint:
 def _weight(dtype: str, shape: list[int], data: bytes) -> Values:
     """A stored tensor; bfloat16, which NumPy does not have, is the upper half of a float32."""
     if dtype == "BF16":
-        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").astype(np.float64).reshape(shape)
-    assert dtype == "F32", f"a weight of type {dtype}"
-    return np.frombuffer(data, "<f4").astype(np.float64).reshape(shape)
+        numbers = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+    else:
+        numbers = np.frombuffer(data, _TYPES[dtype])
+    return numbers.astype(np.float64).reshape(shape)

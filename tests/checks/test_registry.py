@@ -106,7 +106,7 @@ NEED_NONE = {
     "inputs-unchanged",
     "idempotent",
     "replay-fresh",
-    *(check.id for check in (*accept.CHECKS, *draws.CHECKS, *attention.CHECKS)),
+    *(check.id for check in attention.CHECKS),
 }
 
 METADATA = [check for check in CHECKS.values() if isinstance(EXAMPLE[check.id], MetadataScenario)]
