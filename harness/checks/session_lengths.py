@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from harness.checks.check import Check
+from harness.checks.check import Check, MissingField
 from harness.checks.finding import NOT_RUN, Finding, Outcome, failed
 from harness.checks.session_server import is_session, seen_of
 from harness.checks.wording import OVER, UNDER, session_finding, session_where
@@ -17,7 +17,9 @@ def _told(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     for forward, step, read in _reads(seen_of(observations[0]).forwards):
         outcome = failed()
         right = kv_lengths(forward, step)
-        for row, (actual, expected) in enumerate(zip(_rows(read, len(right)), right, strict=True)):
+        if len(read) < len(right):
+            raise MissingField(f"attention was told of {len(read)} rows for {len(right)} requests")
+        for row, (actual, expected) in enumerate(zip(read, right, strict=False)):
             if actual != expected:
                 return failed(_wrong(scenario, "session-kv-lengths", "kv_lengths", forward, row, actual, expected))
     return outcome
@@ -34,12 +36,6 @@ def _reads(forwards: Sequence[Forward]) -> Iterator[tuple[Forward, int, tuple[in
         for read in forward.reads:
             yield forward, step, read
             step += forward.mode == "draft_decode"
-
-
-def _rows(read: tuple[int, ...], rows: int) -> tuple[int, ...]:
-    """One length for each request; the branches of a tree share theirs, and padded rows come last."""
-    branches = max(1, len(read) // rows) if len(read) % rows == 0 else 1
-    return read[: rows * branches : branches]
 
 
 def _published(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:

@@ -19,6 +19,7 @@ def covering(axes: Mapping[str, Sequence[Value]], excluded: Sequence[Row] = ()) 
         excluded: values that no row has together; one that names an axis not among `axes` excludes nothing.
 
     Greedy and without chance: the same arguments give the same rows. A pair that only excluded rows hold is left out.
+    A single axis has no pairs, and a row for each of its values.
 
     Raises:
         ValueError: an axis without values, first values that are excluded, or an exclusion of a value that no axis has.
@@ -27,6 +28,8 @@ def covering(axes: Mapping[str, Sequence[Value]], excluded: Sequence[Row] = ()) 
     first = tuple((axis, 0) for axis in range(len(axes)))
     if not table.allowed(first):
         raise ValueError("the first values of the axes are excluded together: put other values first.")
+    if len(axes) == 1:
+        return [{name: value} for name, values in axes.items() for value in values]
     rows, held = [first], set(combinations(first, 2))
     wanted = [pair for pair in table.pairs() if pair not in held]
     while wanted:

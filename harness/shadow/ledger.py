@@ -50,32 +50,29 @@ class Ledger:
     ) -> list[Violation]:
         """What is wrong with an attention call for `rows`, where `table[row]` has the slots of the pool's rows.
 
-        With several rows of the event for one of `rows` (the branches of a tree), they come together. What lies beyond
-        is padding. A layer with a `window` sees no more than so many positions before that of its first query.
+        What lies beyond `rows` is padding; on an NPU a draft has one branch, so a request has one row. A layer with a
+        `window` sees no more than so many positions before that of its first query.
         """
         found: list[Violation] = []
         written = self._of(event.cache, event.pages * event.page_size)
         given = min(len(event.block_table), len(event.kv_lengths))
         if given < len(rows):
             return [self._violation("rows-missing", event.operator, given, rows[given].row, count=len(rows) - given)]
-        branches = max(1, given // len(rows)) if len(rows) and given % len(rows) == 0 else 1
         for index, row in enumerate(rows):
-            for place in range(index * branches, (index + 1) * branches) if branches > 1 else (index,):
-                first = 0 if window is None else max(0, event.kv_lengths[place] - event.query_lengths[place] - window)
-                found += self._of_row(event, place, index, row.row, table[row.row], written, first)
+            first = 0 if window is None else max(0, event.kv_lengths[index] - event.query_lengths[index] - window)
+            found += self._of_row(event, index, row.row, table[row.row], written, first)
         return found
 
     def _of_row(
         self,
         event: AttentionRead,
-        place: int,
         index: int,
         row: int,
         slots: Slots,
         written: npt.NDArray[np.bool_],
         first: int,
     ) -> list[Violation]:
-        length, page_size = event.kv_lengths[place], event.page_size
+        length, page_size = event.kv_lengths[index], event.page_size
         if length < 0:
             return [self._violation("negative-length", event.operator, index, row, length)]
         found = []
@@ -84,7 +81,7 @@ class Ledger:
             found.append(
                 self._violation("table-too-narrow", event.operator, index, row, covered, count=length - covered)
             )
-        pages = event.block_table[place, : -(-covered // page_size)]
+        pages = event.block_table[index, : -(-covered // page_size)]
         own = slots[: len(pages) * page_size : page_size] // page_size
         outside = (pages < 0) | (pages >= event.pages)
         foreign = ~outside & (pages != own)

@@ -173,11 +173,11 @@ def test_a_wrong_length_is_told_by_its_row_and_its_visit(check: Check, plant: Pl
     [
         ((9, 134, 1), Verdict.PASS),
         ((9, 135, 1), Verdict.FAIL),
-        ((9, 9, 134, 134), Verdict.PASS),
+        ((9, 134, 1, 1), Verdict.PASS),
         ((9,), Verdict.UNKNOWN),
     ],
 )
-def test_rows_that_pad_are_not_judged_and_branches_of_a_tree_are_one_request(
+def test_rows_that_pad_are_not_judged_and_missing_ones_are_not_passed(
     padded: tuple[int, ...], outcome: Verdict
 ) -> None:
     def plant(observed: Observation) -> Observation:

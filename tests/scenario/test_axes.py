@@ -118,3 +118,7 @@ def test_a_session_has_the_axes_of_its_algorithm_and_target_that_the_sglang_know
     assert axes["page_size"] == (128, 64, 16)
     assert {"speculative_draft_window_size", "swa_full_tokens_ratio"} <= set(axes)
     assert not {"speculative_num_steps", "SGLANG_USE_FIA_NZ", "schedule_policy"} & set(axes)
+
+
+def test_a_single_axis_has_a_row_for_each_value() -> None:
+    assert covering({"page_size": (128, 64, 16)}) == [{"page_size": 128}, {"page_size": 64}, {"page_size": 16}]

@@ -20,8 +20,8 @@ FIXED: dict[str, Any] = {
 }
 #: Algorithms with a draft that decodes step by step: one branch a step, and a block that is one longer.
 STEPPING = ("EAGLE", "EAGLE3", "STANDALONE")
-#: Graphs are captured for batches up to this size; larger ones run eagerly.
-LARGEST_BUCKET = 4
+#: Graphs are captured for batches of these sizes: one request is padded to two, three to four, and five run eagerly.
+BUCKETS = (2, 4)
 
 
 def server_arguments(scenario: SessionScenario) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def server_arguments(scenario: SessionScenario) -> dict[str, Any]:
     arguments = FIXED | {axis.name: axis.values[0] for axis in axes if axis.values[0] is not None}
     arguments |= dict(scenario.options) | {"model_path": str(models / "target")}
     if scenario.executor == "graph":
-        arguments["cuda_graph_max_bs_decode"] = LARGEST_BUCKET
+        arguments["cuda_graph_bs_decode"] = list(BUCKETS)
     else:
         arguments["disable_cuda_graph"] = True
     if scenario.algorithm != "NONE":
