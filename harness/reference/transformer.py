@@ -4,7 +4,7 @@ Written from the models' descriptions (RMS norm before attention and MLP, SwiGLU
 `heads` and `latent`), with nothing of sglang, of transformers or of torch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -36,15 +36,21 @@ class Transformer:
 
     def greedy(self, prompt: tuple[int, ...], count: int) -> Greedy:
         """The `count` tokens that follow `prompt`; of equal logits the first token wins."""
-        cache = [self.attention.nothing] * int(self.checkpoint.config["num_hidden_layers"])
-        following, tokens, gaps = list(prompt), [], []
-        for _ in range(count):
-            logits = self._forward(following, cache)
+        tokens, gaps = [], []
+        for logits in self.logits(prompt, count):
             second, first = np.partition(logits, -2)[-2:]
-            following = [int(np.argmax(logits))]
-            tokens += following
+            tokens.append(int(np.argmax(logits)))
             gaps.append(float(first - second))
         return Greedy(tuple(tokens), tuple(gaps))
+
+    def logits(self, prompt: tuple[int, ...], count: int) -> Iterator[Values]:
+        """The logits of each of the `count` tokens that follow `prompt`, of shape (vocabulary,)."""
+        cache = [self.attention.nothing] * int(self.checkpoint.config["num_hidden_layers"])
+        following = list(prompt)
+        for _ in range(count):
+            logits = self._forward(following, cache)
+            yield logits
+            following = [int(np.argmax(logits))]
 
     def _forward(self, tokens: list[int], cache: list[tuple[Values, Values]]) -> Values:
         """Logits after the last of `tokens`, whose keys and values are added to `cache`."""

@@ -99,7 +99,7 @@ def test_visits_of_one_text_share_all_but_their_own_tokens() -> None:
 
     assert common(one, other) == 137
     assert common(prompt(Visit(140, 1, own=0), 0), prompt(Visit(140, 1, own=0), 1)) == 140
-    assert common(prompt(Visit(140, 1), 0), prompt(Visit(140, 1, text=1), 0)) == 0
+    assert common(prompt(Visit(140, 1), 0), prompt(Visit(140, 1, text=1), 0)) < 16  # blanks, and less than any page
 
 
 def test_the_first_server_of_each_algorithm_and_executor_varies_nothing() -> None:
