@@ -20,7 +20,9 @@ from harness.subject.supervisor import Supervisor
 from tests.subject.fake_subject import COMMAND, Start
 
 ONE_IN_TEN = (sys.executable, str(Path(__file__).parent / "subject" / "unreliable.py"), "0.1", "0")
-SMALL = Profile("small", examples=2, runs=2, sweep_blocks=range(4, 5), sweep_pairs=False, derandomize=True)
+SMALL = Profile(
+    "small", examples=2, runs=2, sessions=1, servers=1, sweep_blocks=range(4, 5), sweep_pairs=False, derandomize=True
+)
 PLAN = Plan(("metadata", "kv-bounds"), SMALL, 0)
 CELL = Cell(("DFLASH",), "target_verify", "eager", "mha")
 

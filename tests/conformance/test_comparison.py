@@ -70,6 +70,13 @@ def test_a_device_that_differs_contradicts_the_rule(real: Answer, emulated: Answ
     assert "(test_comparison.py, ('npu.one',))" in said
 
 
+def test_an_infinity_is_like_itself_and_like_no_number() -> None:
+    infinite = returned(float("-inf"), 1.0)
+
+    assert why_different(ATTENTION, infinite, infinite) == ""
+    assert "output[0] is 1, off by inf" in why_different(ATTENTION, returned(1.0, 1.0), infinite)
+
+
 def test_a_device_that_hangs_gives_no_answer_and_the_next_case_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "START_LIMIT", 0.0)
     monkeypatch.setattr(answers, "CASE_LIMIT", 0.2)
