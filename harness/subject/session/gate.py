@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from harness.scenario import GateScenario
+from harness.subject.ascend import gate
+
 
 class _Welcome(str):
     """A device name that a gate for CUDA lets through; everywhere else it is itself."""
@@ -12,9 +15,11 @@ class _Welcome(str):
 
 
 def lift() -> None:
-    """Have `_handle_dflash` take the device for a CUDA device (0.5.16: "only supports CUDA device")."""
+    """Have `_handle_dflash` take the device for a CUDA device, where it refuses an NPU (0.5.16)."""
     from sglang.srt.arg_groups import speculative_hook
 
+    if gate.ask(GateScenario("npu")).verdict == "accepted":
+        return
     handle = speculative_hook._handle_dflash
 
     def welcoming(server_args: Any) -> None:
