@@ -169,8 +169,9 @@ class _Output(Console):
 
 
 def _output() -> Console:
-    console = _Output()
-    return console if console.is_terminal else _Output(width=PLAIN_WIDTH)
+    """Fingerprints have colons, and `:end:` is no emoji."""
+    console = _Output(emoji=False)
+    return console if console.is_terminal else _Output(width=PLAIN_WIDTH, emoji=False)
 
 
 def emulate(spec: str | None, command: Sequence[str]) -> NoReturn:

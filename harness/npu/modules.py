@@ -64,6 +64,7 @@ def _module(name: str, **contents: Any) -> types.ModuleType:
 def build() -> dict[str, types.ModuleType]:
     """The modules by name, each also an attribute of its parent; `torch.ops.npu` comes with them."""
     torch.ops.npu = OperatorNamespace()  # type: ignore[attr-defined]
+    torch.cuda.synchronize = runtime.synchronize
     profiler = {name: Stub(f"torch_npu.profiler.{name}") for name in _PROFILER}
     built = {
         module.__name__: module
@@ -81,7 +82,8 @@ def build() -> dict[str, types.ModuleType]:
             _module("torch_npu._C._distributed_c10d", ProcessGroupHCCL=ProcessGroupHCCL),
             _module("torch_npu.profiler", ProfilerActivity=ProfilerActivity, **profiler),
             _module("torch_npu.contrib"),
-            # Assumption: routing torch.cuda to torch.npu, as this module's import does, is not needed.
+            # Assumption: of what this module's import routes from torch.cuda to torch.npu, no more is needed than
+            # `synchronize` (EAGLE drafts of 0.5.15 call it).
             _module("torch_npu.contrib.transfer_to_npu"),
             _module("torch_npu.multiprocessing"),
             _module("torch_npu.multiprocessing.reductions"),

@@ -65,7 +65,8 @@ class Watch:
                 return call(owner, forward_batch, *args, **kwargs)
             self._now = _Now(runner_of(owner), forward_batch, self)
             self.ledger.step += 1
-            before = {name: _copy(getattr(forward_batch, name, None)) for name in PUBLISHED}
+            published = {name: getattr(forward_batch, name, None) for name in PUBLISHED}
+            before = {name: _copy(tensor) for name, tensor in published.items()}
             try:
                 result = call(owner, forward_batch, *args, **kwargs)
                 for unfinished in self._now.unfinished():
@@ -74,7 +75,7 @@ class Watch:
             finally:
                 now, self._now = self._now, None
                 self.forwards.append(now.forward)
-                self._compare(now.forward, before, forward_batch)
+                self._compare(now.forward, before, published)
 
         return watched
 
@@ -127,15 +128,14 @@ class Watch:
                 sentence = f"{mode}, turn {self.turn}: {bad.sentence()}"
                 self.accesses[BadAccess(bad.kind, sentence, bad.consequence)] = None
 
-    def _compare(self, forward: Forward, before: dict[str, Integers | None], forward_batch: Any) -> None:
+    def _compare(self, forward: Forward, before: dict[str, Integers | None], published: dict[str, Any]) -> None:
+        """What was written to the tensors that came in; a runner may put others into their places in the batch."""
         for name, old in before.items():
-            new = _copy(getattr(forward_batch, name, None))
-            if old is None or new is None or len(self.rewritten) >= ENOUGH or old.shape != new.shape:
+            new = _copy(published[name])
+            if old is None or new is None or len(self.rewritten) >= ENOUGH or (old == new).all():
                 continue
-            if (old != new).any():
-                dtype = str(getattr(forward_batch, name).dtype).removeprefix("torch.")
-                where = f"{forward.mode} {name}"
-                self.rewritten.append(Changed(where, dtype, tuple(old.tolist()), tuple(new.tolist())))
+            dtype = str(published[name].dtype).removeprefix("torch.")
+            self.rewritten.append(Changed(f"{forward.mode} {name}", dtype, tuple(old.tolist()), tuple(new.tolist())))
 
 
 class _Now:
