@@ -55,8 +55,12 @@ def main() -> None:
     chance = Chance(float(sys.argv[1]), sys.argv[2])
 
     class Unreliable(Template):
-        def __init__(self, make_driver: Callable[[], Driver]) -> None:
-            super().__init__(lambda: aborting(make_driver(), chance))
+        def __init__(self, prepare: Callable[[str], Callable[[], Driver]]) -> None:
+            def prepared(stage: str) -> Callable[[], Driver]:
+                make_driver = prepare(stage)
+                return lambda: aborting(make_driver(), chance)
+
+            super().__init__(prepared)
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     subject.Template = Unreliable  # type: ignore[misc]
