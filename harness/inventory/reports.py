@@ -17,6 +17,7 @@ from harness.scenario.pinned import FOLDER
 from harness.scenario.session_strategies import servers
 from harness.scenario.strategies import cells
 from harness.scenario.validity import MODES
+from harness.scenario.verify_strategies import verify_cells
 
 FILE = FOLDER.parent / "catalogue.json"
 
@@ -35,7 +36,7 @@ KINDS: dict[Kind, str] = {
 }
 #: The laws that are still to come, by what they will be called: checks of the rule of acceptance given fixed logits,
 #: and a check of what each release accepts, which `harness acceptance` shows as a table.
-LAWS = ("accept-greedy", "accept-sampled", "acceptance-table")
+LAWS = ("acceptance-table",)
 #: Where a report stands, from what can be run today to what cannot be.
 STANDINGS = ("a pinned case", "a check on what is drawn", "waits for a law", "cannot be expressed")
 
@@ -125,6 +126,7 @@ def _of_expression(one: Expression, threads: Collection[str], pinned: Mapping[st
 
 
 def cell_names() -> set[str]:
-    """The cells of the metadata, and the servers of sessions without what their rows vary."""
+    """The cells of the metadata and of verifies, and the servers of sessions without what their rows vary."""
     everything = tuple(MODES)
-    return {*map(str, cells(everything)), *map(str, servers(everything, (), 1))}
+    drawn = (cells(everything), verify_cells(everything), servers(everything, (), 1))
+    return {str(one) for some in drawn for one in some}
