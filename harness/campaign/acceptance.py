@@ -78,7 +78,7 @@ def _accepted(supervisor: Supervisor, scenario: SessionScenario) -> Accepted:
         supervisor.info.release,
         scenario.algorithm,
         scenario.executor,
-        sum(count * (accepted + 1) for got in seen.answers for accepted, count in enumerate(got.accepted)),
+        sum(got.committed for got in seen.answers),
         sum(got.verifies for got in seen.answers),
         len(differences) - differences.count(None),
         refusal,

@@ -95,15 +95,14 @@ def _acceptance(scenario: Scenario, observations: Sequence[Observation]) -> Outc
 def _broken(got: Answer, block: int, of_extends: int) -> list[tuple[str, str]]:
     """The identities that do not hold for an answer, of whose tokens so many came from no verify."""
     steps = sum(got.accepted)
-    committed = sum((accepted + 1) * count for accepted, count in enumerate(got.accepted))
     made = len(got.tokens) + got.overshoot - of_extends
     broken = []
     if len(got.accepted) > block:
         broken.append((f"accepts {len(got.accepted) - 1} of {block - 1} draft tokens", "rate-above-one"))
     if steps != got.verifies:
         broken.append((f"counts {steps} steps by accepted tokens, and {got.verifies} verifies", "steps"))
-    if committed != made and not got.retractions:
-        broken.append((f"counts {committed} tokens of its verifies, and they made {made}", "tokens"))
+    if got.committed != made and not got.retractions:
+        broken.append((f"counts {got.committed} tokens of its verifies, and they made {made}", "tokens"))
     return broken
 
 

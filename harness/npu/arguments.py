@@ -26,6 +26,12 @@ class Arguments(NamedTuple):
         """Refuse a tensor of a wrong shape."""
         self.require(holds, argument, f"of shape {list(tensor.shape)}", rule)
 
+    def require_shape_of(self, name: str, pattern: torch.Tensor, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Refuse tensors that are not of the shape of `pattern`, which is the argument `name`."""
+        for argument, tensor in tensors.items():
+            alike = tensor.shape == pattern.shape
+            self.require_shape(alike, argument, tensor, f"it must be that of {name}, {list(pattern.shape)}")
+
     def require_emulated(self, holds: bool, argument: str, value: Any) -> None:
         """Refuse an argument that a device may accept and the emulation does not know."""
         if not holds:

@@ -26,13 +26,6 @@ def _draw(weights: _Probabilities, chance: float) -> int:
     return token if token < len(weights) else int(np.flatnonzero(weights)[-1:].max(initial=0))
 
 
-def _require_shapes(operator: str, tensors: dict[str, torch.Tensor], candidates: torch.Tensor) -> None:
-    arguments = Arguments(operator)
-    for name, tensor in tensors.items():
-        whole = tensor.shape == candidates.shape
-        arguments.require_shape(whole, name, tensor, f"it must be that of candidates, {list(candidates.shape)}")
-
-
 def tree_speculative_sampling_target_only(
     predicts: torch.Tensor,
     accept_index: torch.Tensor,
@@ -62,7 +55,7 @@ def tree_speculative_sampling_target_only(
         "retrive_next_sibling": retrive_next_sibling,
         "uniform_samples": uniform_samples,
     }
-    _require_shapes("tree_speculative_sampling_target_only", links, candidates)
+    Arguments("tree_speculative_sampling_target_only").require_shape_of("candidates", candidates, links)
     chances, target = uniform_samples.numpy(), target_probs.numpy()
     acc = max(threshold_acc, 1e-9)
     for request, tokens in enumerate(candidates.tolist()):
@@ -112,7 +105,7 @@ def chain_speculative_sampling_triton(
     """
     arguments = Arguments("chain_speculative_sampling_triton")
     shaped = {"retrive_index": retrive_index, "accept_index": accept_index, "uniform_samples": uniform_samples}
-    _require_shapes(arguments.operator, shaped, candidates)
+    arguments.require_shape_of("candidates", candidates, shaped)
     chances, target, draft = uniform_samples.numpy(), target_probs.numpy(), draft_probs.numpy()
     nodes = candidates.shape[1]
     rows = draft.shape[1] >= max(nodes - 1, 1) and draft.shape[2] == target.shape[2]

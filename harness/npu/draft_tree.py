@@ -99,15 +99,13 @@ def verify_tree_greedy(
     Writes the path to `accept_index`, as places among the tokens of the batch, the root's first; how many nodes follow
     the root to `accept_token_num`; and to `predicts`, at the place of each node of the path, the target's next token.
     """
-    arguments = Arguments("verify_tree_greedy")
-    shape = candidates.shape
-    for name, table in (
-        ("retrive_index", retrive_index),
-        ("retrive_next_token", retrive_next_token),
-        ("retrive_next_sibling", retrive_next_sibling),
-        ("target_predict", target_predict),
-    ):
-        arguments.require_shape(table.shape == shape, name, table, f"it must be that of candidates, {list(shape)}")
+    tables = {
+        "retrive_index": retrive_index,
+        "retrive_next_token": retrive_next_token,
+        "retrive_next_sibling": retrive_next_sibling,
+        "target_predict": target_predict,
+    }
+    Arguments("verify_tree_greedy").require_shape_of("candidates", candidates, tables)
     longest = accept_index.shape[1]
     for request in range(len(candidates)):
         path = [0]

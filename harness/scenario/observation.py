@@ -151,6 +151,11 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     overshoot: int = 0
     retractions: int = 0
 
+    @property
+    def committed(self) -> int:
+        """The tokens of its verifies, each with its bonus."""
+        return sum((accepted + 1) * count for accepted, count in enumerate(self.accepted))
+
 
 class SessionSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session, up to its end or to what ended it: `error`, at the turn `turns`.

@@ -5,7 +5,7 @@ from typing import Any
 
 from harness.models.store import folder
 from harness.scenario.axes import AXES
-from harness.scenario.session import SessionScenario
+from harness.scenario.session import SessionScenario, Visit
 
 #: What every server has; sglang derives what is named neither here nor by an axis.
 FIXED: dict[str, Any] = {
@@ -41,6 +41,11 @@ def server_arguments(scenario: SessionScenario) -> dict[str, Any]:
         arguments["speculative_eagle_topk"] = 1
         arguments["speculative_num_draft_tokens"] = arguments["speculative_num_steps"] + 1
     return arguments
+
+
+def sampling(visit: Visit) -> dict[str, Any]:
+    """How a visit asks for tokens, as keyword arguments for `SamplingParams`."""
+    return {"temperature": visit.temperature / 100, "max_new_tokens": visit.new_tokens, "ignore_eos": True}
 
 
 def set_environment(scenario: SessionScenario) -> None:

@@ -16,7 +16,7 @@ from harness.npu.presence import EMULATE
 from harness.scenario.observation import Answer, SessionSeen
 from harness.scenario.session import SessionScenario, Visit
 from harness.subject.session import inside, server
-from harness.subject.session.arguments import server_arguments
+from harness.subject.session.arguments import sampling, server_arguments
 from harness.subject.session.words import Begin, Gathered, Played, Word
 
 #: Seconds after the end of a session in which its answers must be there, thousands of times what it takes.
@@ -103,9 +103,8 @@ class EnginePlayer:
         return replace(seen, answers=answers, error=error)
 
     async def _ask(self, visit: Visit, number: int) -> Any:
-        sampling = {"temperature": visit.temperature / 100, "max_new_tokens": visit.new_tokens, "ignore_eos": True}
         return await self.engine.async_generate(
-            input_ids=prompt(visit, number), sampling_params=sampling, rid=str(number)
+            input_ids=prompt(visit, number), sampling_params=sampling(visit), rid=str(number)
         )
 
     async def _word(self) -> Word:

@@ -9,7 +9,7 @@ from harness.scenario.observation import SessionSeen
 from harness.scenario.session import SessionScenario
 from harness.subject.blame import sglang_error
 from harness.subject.session import server
-from harness.subject.session.arguments import server_arguments
+from harness.subject.session.arguments import sampling, server_arguments
 from harness.subject.session.stage import Over, Stage
 
 
@@ -51,8 +51,8 @@ def _request(scenario: SessionScenario, number: int) -> Any:
     from sglang.srt.sampling.sampling_params import SamplingParams
 
     visit = scenario.visits[number]
-    sampling = SamplingParams(temperature=visit.temperature / 100, max_new_tokens=visit.new_tokens, ignore_eos=True)
-    sampling.normalize(None)
+    parameters = SamplingParams(**sampling(visit))
+    parameters.normalize(None)
     return TokenizedGenerateReqInput(
         rid=str(number),
         input_text="",
@@ -60,7 +60,7 @@ def _request(scenario: SessionScenario, number: int) -> Any:
         input_embeds=None,
         mm_inputs=None,
         token_type_ids=None,
-        sampling_params=sampling,
+        sampling_params=parameters,
         return_logprob=False,
         logprob_start_len=-1,
         top_logprobs_num=0,
