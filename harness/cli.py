@@ -9,7 +9,10 @@ from typing import Annotated, Optional
 import typer
 from rich.console import Console
 
-from harness import commands
+from harness.commands import acceptance as accepting
+from harness.commands import check as checking
+from harness.commands import machine
+from harness.commands import replay as replaying
 from harness.errors import Exit, HarnessError, ReaderGone
 
 app = typer.Typer(
@@ -68,7 +71,7 @@ def check(
     through: Through = None,
 ) -> None:
     """Run the checks on one sglang."""
-    raise typer.Exit(commands.check(sglang, group or [], profile, seed, device, fresh, json, junit, through))
+    raise typer.Exit(checking.check(sglang, group or [], profile, seed, device, fresh, json, junit, through))
 
 
 @app.command()
@@ -82,7 +85,7 @@ def scan(
     json: JsonFile = None,
 ) -> None:
     """Run the checks on every release of a range, and show where each finding comes and goes."""
-    raise typer.Exit(commands.scan(first, last, group or [], profile, seed, fresh, json))
+    raise typer.Exit(checking.scan(first, last, group or [], profile, seed, fresh, json))
 
 
 @app.command()
@@ -94,7 +97,7 @@ def acceptance(
     ] = None,
 ) -> None:
     """Show how much of its draft each release accepts, with the same trained models on the same prompts."""
-    raise typer.Exit(commands.acceptance(first, last, algorithm or []))
+    raise typer.Exit(accepting.acceptance(first, last, algorithm or []))
 
 
 @app.command()
@@ -106,19 +109,19 @@ def replay(
     device: Device = "emulated",
 ) -> None:
     """Run one scenario again, on one sglang or on several side by side."""
-    raise typer.Exit(commands.replay(case, sglang or [], device))
+    raise typer.Exit(replaying.replay(case, sglang or [], device))
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
 def emulate(command: Annotated[list[str], typer.Argument(metavar="COMMAND...")], sglang: Sglang = None) -> None:
     """Run a command whose Python processes all have an emulated NPU, and the sglang that is named."""
-    commands.emulate(sglang, command)
+    machine.emulate(sglang, command)
 
 
 @app.command()
 def doctor() -> None:
     """Say what this machine can run, and what is missing for each subject."""
-    raise typer.Exit(commands.doctor())
+    raise typer.Exit(machine.doctor())
 
 
 def main() -> None:

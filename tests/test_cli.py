@@ -13,9 +13,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness import cli, commands
+from harness import cli
 from harness.campaign import run as campaign
 from harness.checks.registry import CHECKS
+from harness.commands import machine, plans, replay
 from harness.doctor import Item
 from harness.errors import CannotJudge
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
@@ -51,7 +52,7 @@ def _own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_OFFLINE", "1")
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(commands, "has_npu", lambda: False)
+    monkeypatch.setattr(plans, "has_npu", lambda: False)
     kept = [
         entry for entry in sys.path if entry and importlib.machinery.PathFinder.find_spec("sglang", [entry]) is None
     ]
@@ -112,7 +113,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Observe], None]:
             def observe(self, scenarios: Sequence[Scenario]) -> list[Observation]:
                 return observe(scenarios)
 
-        for module in (campaign, commands):
+        for module in (campaign, replay):
             monkeypatch.setattr(module, "Supervisor", InProcess)
 
     return install
@@ -298,7 +299,7 @@ def test_the_doctor_ends_with_3_where_no_subject_can_run(
     harness: Command, monkeypatch: pytest.MonkeyPatch, there: set[str], status: int
 ) -> None:
     names = ("torch", "torch_npu", "CANN", "NPU", "sglang", "cached releases")
-    monkeypatch.setattr(commands, "examine", lambda: [Item(name, name in there, "[detail]") for name in names])
+    monkeypatch.setattr(machine, "examine", lambda: [Item(name, name in there, "[detail]") for name in names])
     ended = harness("doctor")
     assert ended.status == status
     assert ("ready" in ended.out) == (status == 0)
@@ -456,7 +457,7 @@ def test_an_interrupted_command_has_no_status_of_a_verdict(harness: Command, mon
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "doctor", interrupt)
+    monkeypatch.setattr(machine, "doctor", interrupt)
     ended = harness("doctor")
     assert ended.status not in (0, 1, 2, 3)
     assert "Traceback" not in ended.err
@@ -468,7 +469,7 @@ def test_a_fault_of_the_harness_itself_has_not_the_status_of_findings(
     def fail() -> None:
         raise ZeroDivisionError("a fault of the harness")
 
-    monkeypatch.setattr(commands, "doctor", fail)
+    monkeypatch.setattr(machine, "doctor", fail)
     assert harness("doctor").status == 3
 
 

@@ -1,0 +1,1 @@
+"""What each command does, with plain arguments; `cli.py` only parses them."""
