@@ -104,10 +104,17 @@ def source(request: pytest.FixtureRequest) -> Source:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Every case is marked with the device it would run on; nightly cases run in the nightly profile only."""
+    """Every case is marked with the device it would run on; nightly cases run in the nightly profile only.
+
+    For `pytest-xdist --dist loadgroup`: all cases are one group, since they share a subject and its counts; the tests
+    of a file are another.
+    """
     for item in items:
-        if CASES in item.path.parents:
+        case = CASES in item.path.parents
+        if case:
             item.add_marker(config.stash[DEVICE])
+        if config.pluginmanager.has_plugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group("cases" if case else item.nodeid.partition("::")[0]))
     if config.getoption("--profile") != "nightly":
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         if nightly:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,8 @@ from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
 
 BENCH = pytest.StashKey["Bench"]()
+#: Lines for the end of the run.
+SUMMARY = pytest.StashKey[list[str]]()
 
 
 class Bench:
@@ -97,16 +100,42 @@ def bench(request: pytest.FixtureRequest, source: Source, device: str) -> Iterat
         yield bench
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def summary(bench: Bench) -> list[str]:
     """How often each check ran, and which known findings were met again."""
+    lines = [
+        f"{check_id}: ran {counts.ran}, failed {counts.failed}, unknown {counts.unknown}"
+        for check_id, counts in bench.tally.checks.items()
+    ]
+    losses = bench.supervisor.losses
+    if losses.unreproduced:
+        lines.append(f"lost by chance: {losses.unreproduced} times, the last time by {losses.last}")
+    release = bench.supervisor.info.release
+    return lines + [f"known in {release}: {fingerprint}" for fingerprint in sorted(bench.met)]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep what the bench has to tell; a worker of pytest-xdist sends it to the process that prints."""
+    config = session.config
     bench = config.stash.get(BENCH, None)
     if bench is None:
         return
+    config.stash[SUMMARY] = summary(bench)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["summary"] = config.stash[SUMMARY]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker of pytest-xdist sent; one that crashed has sent nothing."""
+    told = getattr(node, "workeroutput", {})
+    if "summary" in told:
+        node.config.stash[SUMMARY] = told["summary"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    lines = config.stash.get(SUMMARY, None)
+    if lines is None:
+        return
     terminalreporter.section("checks")
-    for check_id, counts in bench.tally.checks.items():
-        terminalreporter.write_line(f"{check_id}: ran {counts.ran}, failed {counts.failed}, unknown {counts.unknown}")
-    losses = bench.supervisor.losses
-    if losses.unreproduced:
-        terminalreporter.write_line(f"lost by chance: {losses.unreproduced} times, the last time by {losses.last}")
-    for fingerprint in sorted(bench.met):
-        terminalreporter.write_line(f"known in {bench.supervisor.info.release}: {fingerprint}")
+    for line in lines:
+        terminalreporter.write_line(line)
