@@ -13,6 +13,7 @@ from harness.commands import acceptance as accepting
 from harness.commands import check as checking
 from harness.commands import machine
 from harness.commands import replay as replaying
+from harness.commands import report as reporting
 from harness.errors import Exit, HarnessError, ReaderGone
 
 app = typer.Typer(
@@ -110,6 +111,17 @@ def replay(
 ) -> None:
     """Run one scenario again, on one sglang or on several side by side."""
     raise typer.Exit(replaying.replay(case, sglang or [], device))
+
+
+@app.command()
+def report(
+    documents: Annotated[
+        list[Path], typer.Argument(metavar="DOCUMENT.json...", help="What other commands wrote with --json.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The report.")] = Path("report.html"),
+) -> None:
+    """Write one HTML report of the results of other commands."""
+    raise typer.Exit(reporting.report(documents, out))
 
 
 @app.command(context_settings={"allow_interspersed_args": False})

@@ -12,7 +12,8 @@ from harness.commands.console import output
 from harness.commands.plans import combined, mention_unanswered, planned, through_words
 from harness.errors import Exit
 from harness.files import write_atomically
-from harness.report import json as json_report
+from harness.report.document import encode
+from harness.report.json import run_document, scan_document
 from harness.report.junit import junit as junit_report
 from harness.report.progress import Bars
 from harness.report.replay import write_cases
@@ -43,7 +44,7 @@ def check(
     show_run(output(), run)
     write_cases(run)
     if json_file is not None:
-        write_atomically(json_file, json_report.encode(json_report.run_document(run)))
+        write_atomically(json_file, encode(run_document(run)))
     if junit_file is not None:
         write_atomically(junit_file, junit_report(run))
     return run.exit_status
@@ -70,5 +71,5 @@ def scan(
     for run in runs:
         write_cases(run)
     if json_file is not None:
-        write_atomically(json_file, json_report.encode(json_report.scan_document(runs, changes)))
+        write_atomically(json_file, encode(scan_document(runs, changes)))
     return combined(runs)

@@ -1,51 +1,64 @@
-"""The JSON interface: see docs/json.md."""
+"""Runs and scans as documents of the JSON interface: see docs/json.md."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from harness.bisect.transitions import Transition
+from harness.bisect.transitions import Transition, all_findings, state
 from harness.campaign.run import Run
+from harness.checks.finding import Finding
+from harness.report.document import (
+    SCHEMA,
+    FindingDocument,
+    JudgementDocument,
+    LostDocument,
+    RunDocument,
+    ScanDocument,
+)
 from harness.report.judgement import judge
 from harness.report.replay import command, lost_command
+from harness.scenario import Scenario
 
-SCHEMA = 1
 
-
-def run_document(run: Run) -> dict[str, Any]:
+def run_document(run: Run) -> RunDocument:
     """One run as plain data: subject, counts per check, findings, and what could not be judged."""
-    return {
-        "schema": SCHEMA,
-        "subject": msgspec.to_builtins(run.subject),
-        "profile": run.profile,
-        "seed": run.seed,
-        "status": int(run.exit_status),
-        "checks": msgspec.to_builtins(run.checks),
-        "findings": [_finding(run, finding) for finding in run.findings],
-        "unknown": run.unknown,
-        "losses": msgspec.to_builtins(run.losses),
-        "lost": [{**msgspec.to_builtins(lost), "replay": lost_command(run, lost)} for lost in run.lost],
-        "overhead": msgspec.to_builtins(run.overhead),
-    }
+    return RunDocument(
+        schema=SCHEMA,
+        subject=run.subject,
+        profile=run.profile,
+        seed=run.seed,
+        status=int(run.exit_status),
+        checks=run.checks,
+        findings=tuple(_finding(run, finding) for finding in run.findings),
+        unknown=run.unknown,
+        losses=run.losses,
+        lost=tuple(
+            LostDocument(_plain(lost.scenario), msgspec.to_builtins(lost.fault), lost_command(run, lost))
+            for lost in run.lost
+        ),
+        overhead=run.overhead,
+    )
 
 
-def _finding(run: Run, finding: Any) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(finding)
+def _finding(run: Run, finding: Finding) -> FindingDocument:
     judgement = judge(finding.fingerprint)
-    document["judgement"] = {"kind": judgement.kind, "why": judgement.why, "reports": list(judgement.reports)}
-    document["replay"] = command(run, finding)
-    return document
+    return FindingDocument(
+        **{**msgspec.structs.asdict(finding), "scenario": _plain(finding.scenario)},
+        judgement=JudgementDocument(judgement.kind, judgement.why, judgement.reports),
+        replay=command(run, finding),
+    )
 
 
-def scan_document(runs: list[Run], transitions: list[Transition]) -> dict[str, Any]:
-    """A scan: one run per release, and every change from right to wrong or back."""
-    return {
-        "schema": SCHEMA,
-        "runs": [run_document(run) for run in runs],
-        "transitions": msgspec.to_builtins(transitions),
+def _plain(scenario: Scenario) -> dict[str, Any]:
+    """`scenario` as JSON reads it again, with lists for tuples."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(scenario))
+    return plain
+
+
+def scan_document(runs: Sequence[Run], transitions: Sequence[Transition]) -> ScanDocument:
+    """A scan: one run per release, how each stands to every finding, and every change from right to wrong or back."""
+    states = {
+        fingerprint: tuple(state(run, finding) for run in runs) for fingerprint, finding in all_findings(runs).items()
     }
-
-
-def encode(document: dict[str, Any]) -> bytes:
-    """`document` as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    return ScanDocument(SCHEMA, tuple(run_document(run) for run in runs), states, tuple(transitions))

@@ -1,0 +1,135 @@
+"""The report that people read in a browser: one file that needs no network, verdict first."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from harness.bisect.transitions import State
+from harness.report.document import Document, FindingDocument, RunDocument, ScanDocument
+from harness.report.judgement import ORDER, Kind
+
+#: What a reader would do first stands first; of several documents the report carries the gravest verdict.
+GRAVITY = ("bad", "unsure", "good")
+#: Lists that are longer than this get a box to filter them by.
+LONG_LIST = 12
+
+
+class Verdict(NamedTuple):
+    """A verdict as a reader meets it: how grave (`bad`, `unsure`, `good`), in a word, and in a sentence."""
+
+    gravity: str
+    word: str
+    sentence: str
+
+
+class Shown(NamedTuple):
+    """A finding of a list: the document's own, and the commands that replay it, by sglang."""
+
+    finding: FindingDocument
+    replays: Mapping[str, str]
+
+
+class Row(NamedTuple):
+    """One finding along the releases of a scan."""
+
+    fingerprint: str
+    kind: Kind
+    states: tuple[State, ...]
+
+
+def html(documents: Mapping[str, Document]) -> str:
+    """The report of `documents`, which are named as their reader knows them (by file name)."""
+    verdicts = {name: verdict(document) for name, document in documents.items()}
+    gravest = min(verdicts.values(), key=lambda one: GRAVITY.index(one.gravity))
+    template = _environment().get_template("report.html.j2")
+    return template.render(documents=documents, verdicts=verdicts, gravest=gravest)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("harness.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "LONG_LIST": LONG_LIST,
+        "by_kind": by_kind,
+        "of_run": of_run,
+        "of_scan": of_scan,
+        "along": along,
+        "name_of": name_of,
+    }
+    return environment
+
+
+def verdict(document: Document) -> Verdict:
+    """What `document` comes to."""
+    match document:
+        case RunDocument():
+            return _run_verdict(document)
+        case ScanDocument():
+            return _scan_verdict(document)
+
+
+def _run_verdict(run: RunDocument) -> Verdict:
+    subject = f"sglang {name_of(run)}"
+    if run.findings:
+        return Verdict("bad", "WRONG", f"{subject}: {_weights(run.findings)}.")
+    if run.unknown:
+        return Verdict("unsure", "UNKNOWN", f"{subject}: {len(run.unknown)} checks could not judge.")
+    return Verdict("good", "RIGHT", f"{subject}: all {len(run.checks)} checks ran and passed.")
+
+
+def _scan_verdict(scan: ScanDocument) -> Verdict:
+    wrong = [name_of(run) for run in scan.runs if run.findings]
+    unsure = [name_of(run) for run in scan.runs if run.unknown and not run.findings]
+    if wrong:
+        return Verdict("bad", "WRONG", f"{len(wrong)} of {len(scan.runs)} releases: {', '.join(wrong)}.")
+    if unsure:
+        return Verdict("unsure", "UNKNOWN", f"no verdict on {', '.join(unsure)}.")
+    return Verdict("good", "RIGHT", f"all checks passed on {len(scan.runs)} releases.")
+
+
+def _weights(findings: Sequence[FindingDocument]) -> str:
+    kinds = [finding.judgement.kind for finding in findings]
+    weights = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ORDER if kind in kinds)
+    return f"{len(kinds)} {'finding' if len(kinds) == 1 else 'findings'} ({weights})"
+
+
+def name_of(run: RunDocument) -> str:
+    """How a run's sglang is called."""
+    revision = f" at {run.subject.revision[:12]}" if run.subject.revision else ""
+    return f"{run.subject.release or run.subject.spec}{revision}"
+
+
+def by_kind(shown: Iterable[Shown]) -> dict[Kind, list[Shown]]:
+    """A list of findings in parts, what hurts most first."""
+    parts: dict[Kind, list[Shown]] = {kind: [] for kind in ORDER}
+    for one in shown:
+        parts[one.finding.judgement.kind].append(one)
+    return {kind: part for kind, part in parts.items() if part}
+
+
+def of_run(run: RunDocument) -> list[Shown]:
+    """The findings of a run."""
+    return [Shown(finding, {name_of(run): finding.replay}) for finding in run.findings]
+
+
+def of_scan(scan: ScanDocument) -> list[Shown]:
+    """Each finding of a scan once, as the newest release shows it that has it."""
+    found: dict[str, Shown] = {}
+    for run in scan.runs:
+        for finding in run.findings:
+            before = found[finding.fingerprint].replays if finding.fingerprint in found else {}
+            found[finding.fingerprint] = Shown(finding, {**before, name_of(run): finding.replay})
+    return list(found.values())
+
+
+def along(scan: ScanDocument) -> list[Row]:
+    """Every finding along the releases, what hurts most first."""
+    kinds = {one.finding.fingerprint: one.finding.judgement.kind for one in of_scan(scan)}
+    rows = [Row(fingerprint, kinds[fingerprint], states) for fingerprint, states in scan.states.items()]
+    return sorted(rows, key=lambda row: ORDER.index(row.kind))

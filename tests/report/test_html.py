@@ -1,0 +1,153 @@
+"""The HTML report: the verdict stands first, nothing is lost or trusted, and nothing is fetched."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.bisect.transitions import transitions
+from harness.errors import UsageError
+from harness.report.document import Document, encode, read_document
+from harness.report.html import html
+from harness.report.json import run_document, scan_document
+from tests.runs import BLOCK_TWICE, REFUSED, info, made_run
+
+RIGHT = run_document(made_run())
+WRONG = run_document(made_run(BLOCK_TWICE, REFUSED))
+UNSURE = run_document(made_run(unknown={"window-mask": "it never ran"}))
+RUNS = [made_run(subject=info("0.5.17")), made_run(BLOCK_TWICE), made_run(subject=info("0.5.20"))]
+SCAN = scan_document(RUNS, transitions(RUNS))
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: its text, its elements, and what it would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.open.append(tag)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href") and value and value[0] != "#"]
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "script"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def page(**documents: Document) -> Page:
+    return Page(html(documents))
+
+
+def test_the_verdict_is_the_first_thing_in_the_body() -> None:
+    text = html({"run": WRONG})
+    assert Page(text[text.index("<body>") :]).text.startswith("WRONG sglang 0.5.18: 2 findings (")
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [(RIGHT, "RIGHT"), (WRONG, "WRONG"), (UNSURE, "UNKNOWN"), (SCAN, "WRONG")],
+    ids=["right", "wrong", "unsure", "scan"],
+)
+def test_each_document_has_its_verdict(document: Document, word: str) -> None:
+    assert f"<h1>{word}</h1>" in html({"it": document})
+
+
+def test_of_several_documents_the_gravest_verdict_counts_and_each_is_told() -> None:
+    text = html({"a": RIGHT, "b": UNSURE, "c": WRONG})
+    assert "<h1>WRONG</h1>" in text
+    assert [text.count(f'<section id="{number}">') for number in (1, 2, 3)] == [1, 1, 1]
+    assert "<h1>UNKNOWN</h1>" in html({"a": RIGHT, "b": UNSURE})
+
+
+def test_a_finding_tells_what_it_is_what_it_means_and_how_to_see_it_again() -> None:
+    text = page(run=WRONG).text
+    for finding in WRONG.findings:
+        for words in (finding.message, finding.meaning, finding.judgement.why, finding.fingerprint, finding.replay):
+            assert words in text
+
+
+def test_a_scan_shows_each_finding_along_the_releases_and_where_it_changed() -> None:
+    text = page(scan=SCAN).text
+    assert f"{BLOCK_TWICE.fingerprint} · ✗ ·" in text
+    assert f"broken 0.5.17 → 0.5.18: {BLOCK_TWICE.fingerprint}" in text
+    assert f"fixed 0.5.18 → 0.5.20: {BLOCK_TWICE.fingerprint}" in text
+
+
+def test_what_could_not_be_judged_is_told() -> None:
+    assert "UNKNOWN window-mask: it never ran" in page(run=UNSURE).text
+
+
+def test_text_of_a_subject_stays_text() -> None:
+    hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    finding = msgspec.structs.replace(BLOCK_TWICE, message=hostile, meaning=hostile)
+    shown = page(run=run_document(made_run(finding, subject=info(spec=hostile), unknown={hostile: hostile})))
+
+    assert shown.tags.count("script") == 1
+    assert "img" not in shown.tags
+    assert hostile in shown.text
+
+
+def test_nothing_is_fetched() -> None:
+    text = html({"a": WRONG, "b": SCAN})
+    assert Page(text).fetched == []
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_ten_thousand_findings_are_all_there_and_can_be_filtered() -> None:
+    findings = [msgspec.structs.replace(BLOCK_TWICE, message=f"message {n}.") for n in range(10_000)]
+    text = html({"run": run_document(made_run(*findings))})
+
+    assert text.count("<details>") == 10_000
+    assert all(f"message {n}." in text for n in (0, 5_000, 9_999))
+    assert '<input type="search"' in text
+    assert len(text) < 12_000_000
+
+
+def test_a_short_list_needs_no_filter() -> None:
+    assert "<input" not in html({"run": WRONG})
+
+
+@pytest.mark.parametrize("document", [RIGHT, WRONG, UNSURE, SCAN], ids=["right", "wrong", "unsure", "scan"])
+def test_a_document_is_read_as_it_was_written(document: Document, tmp_path: Path) -> None:
+    (tmp_path / "it.json").write_bytes(encode(document))
+    assert read_document(tmp_path / "it.json") == document
+
+
+NEWER = b'{"kind": "run", "schema": 2, "all": "new"}'
+REFUSALS = {
+    "no JSON": (b"not JSON", "is no document of the harness"),
+    "half of it": (encode(WRONG)[:-20], "is no document of the harness"),
+    "of another kind": (b'{"kind": "walk", "schema": 1}', "Invalid value 'walk'"),
+    "of a newer schema": (NEWER, "has schema 2; this harness reads up to 1: use a newer one."),
+    "with a field missing": (b'{"kind": "run", "schema": 1}', "missing required field"),
+}
+
+
+@pytest.mark.parametrize(("data", "words"), REFUSALS.values(), ids=REFUSALS)
+def test_what_is_no_document_is_refused_in_a_sentence(data: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "it.json").write_bytes(data)
+    with pytest.raises(UsageError, match="it") as refused:
+        read_document(tmp_path / "it.json")
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*it\.json: No such file or directory\."):
+        read_document(tmp_path / "it.json")
