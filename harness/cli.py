@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness.commands import acceptance as accepting
 from harness.commands import check as checking
+from harness.commands import history as histories
 from harness.commands import machine
 from harness.commands import replay as replaying
 from harness.commands import report as reporting
@@ -122,6 +123,24 @@ def report(
 ) -> None:
     """Write one HTML report of the results of other commands."""
     raise typer.Exit(reporting.report(documents, out))
+
+
+@app.command()
+def history(
+    add: Annotated[
+        Optional[list[Path]],
+        typer.Option("--add", metavar="RESULT.json", help="Add a night with this result first; may be repeated."),
+    ] = None,
+    subject: Annotated[
+        str, typer.Option("--subject", help="Whose night it is: only its own nights are compared.")
+    ] = "",
+    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="Where the history is kept.")] = Path(
+        ".harness/history.jsonl"
+    ),
+    json: JsonFile = None,
+) -> None:
+    """Show the trend of nightly results, and where it changed its level."""
+    raise typer.Exit(histories.history(file, add or [], subject, json))
 
 
 @app.command(context_settings={"allow_interspersed_args": False})

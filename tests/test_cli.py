@@ -19,6 +19,9 @@ from harness.checks.registry import CHECKS
 from harness.commands import machine, plans, replay
 from harness.doctor import Item
 from harness.errors import CannotJudge
+from harness.parity.history import read as read_history
+from harness.report.document import encode
+from harness.report.json import run_document
 from harness.scenario import GateScenario, MetadataScenario, Request, Scenario
 from harness.scenario.case import SCHEMA, Case, write_case
 from harness.scenario.observation import Observation
@@ -30,6 +33,7 @@ from harness.subject.source import ASCEND_BACKEND, Source
 from tests import ideal
 from tests.campaign.planted import block_added_twice
 from tests.campaign.planted import subject as planted_subject
+from tests.runs import BLOCK_TWICE, made_run
 
 CASE = Case(SCHEMA, MetadataScenario("DFLASH", "target_verify", ((Request(125),),), draft_tokens=4), "kv-lengths")
 
@@ -502,3 +506,34 @@ def test_a_closed_pipe_is_quiet(unheard: subprocess.CompletedProcess[bytes]) -> 
 
 def test_a_closed_pipe_has_not_the_status_of_findings(unheard: subprocess.CompletedProcess[bytes]) -> None:
     assert unheard.returncode != 1
+
+
+def test_a_history_grows_by_a_night_with_all_its_results_and_is_shown(harness: Command, tmp_path: Path) -> None:
+    results = [tmp_path / "good.json", tmp_path / "bad.json"]
+    for path, run in zip(results, (made_run(), made_run(BLOCK_TWICE)), strict=True):
+        path.write_bytes(encode(run_document(run)))
+    file = tmp_path / "history.jsonl"
+
+    for added in (results[:1], results):
+        ended = harness("history", "--file", str(file), *(word for path in added for word in ("--add", str(path))))
+        assert ended.status == 0
+    assert [night.passed for night in read_history(file)] == [True, False]
+    assert "(failed)" in ended.out
+
+
+def test_a_history_that_does_not_exist_is_wrong_use(harness: Command, tmp_path: Path) -> None:
+    assert_one_sentence(harness("history", "--file", str(tmp_path / "none")), 2, "there is no history at")
+
+
+def test_a_report_is_written_of_what_other_commands_wrote(harness: Command, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(encode(run_document(made_run(BLOCK_TWICE))))
+    assert harness("report", str(tmp_path / "run.json"), "--out", str(tmp_path / "r.html")).status == 0
+    assert BLOCK_TWICE.fingerprint in (tmp_path / "r.html").read_text()
+
+
+def test_a_report_of_no_document_is_wrong_use_and_leaves_the_last_report(harness: Command, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "r.html").write_text("the last one")
+    refused = harness("report", str(tmp_path / "run.json"), "--out", str(tmp_path / "r.html"))
+    assert_one_sentence(refused, 2, "is no document of the harness")
+    assert (tmp_path / "r.html").read_text() == "the last one"

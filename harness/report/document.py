@@ -7,7 +7,8 @@ import msgspec
 
 from harness.bisect.transitions import State, Transition
 from harness.campaign.tally import Counts
-from harness.errors import UsageError
+from harness.errors import Exit, UsageError
+from harness.parity.history import Night
 from harness.report.judgement import Kind
 from harness.shadow.overhead import Overhead
 from harness.subject.frames import SubjectInfo
@@ -62,6 +63,22 @@ class RunDocument(msgspec.Struct, frozen=True, tag="run", tag_field="kind"):
     lost: tuple[LostDocument, ...]
     overhead: Overhead
 
+    @property
+    def name(self) -> str:
+        """How the run's sglang is called."""
+        revision = f" at {self.subject.revision[:12]}" if self.subject.revision else ""
+        return f"{self.subject.release or self.subject.spec}{revision}"
+
+    @property
+    def passed(self) -> bool:
+        """Whether a history may hold others to this."""
+        return self.status == Exit.PASSED
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """What a history keeps, by name of the series."""
+        return {"findings": len(self.findings), "checks that could not judge": len(self.unknown)}
+
 
 class ScanDocument(msgspec.Struct, frozen=True, tag="scan", tag_field="kind"):
     """One run for each release of a range, oldest first, and every change from right to wrong or back.
@@ -74,8 +91,27 @@ class ScanDocument(msgspec.Struct, frozen=True, tag="scan", tag_field="kind"):
     states: dict[str, tuple[State, ...]]
     transitions: tuple[Transition, ...]
 
+    @property
+    def passed(self) -> bool:
+        """Whether a history may hold others to this."""
+        return all(run.passed for run in self.runs)
 
-Document = RunDocument | ScanDocument
+    @property
+    def measured(self) -> dict[str, float]:
+        """What a history keeps, by name of the series."""
+        return {f"{run.name} {name}": value for run in self.runs for name, value in run.measured.items()}
+
+
+class HistoryDocument(msgspec.Struct, frozen=True, tag="history", tag_field="kind"):
+    """The nights of a history, oldest first."""
+
+    schema: int
+    nights: tuple[Night, ...]
+
+
+#: What a run ends with, and a history can keep.
+Result = RunDocument | ScanDocument
+Document = Result | HistoryDocument
 
 
 def encode(document: Document) -> bytes:

@@ -6,8 +6,10 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness.bisect.transitions import State
-from harness.report.document import Document, FindingDocument, RunDocument, ScanDocument
+from harness.parity.history import trends
+from harness.report.document import Document, FindingDocument, HistoryDocument, RunDocument, ScanDocument
 from harness.report.judgement import ORDER, Kind
+from harness.report.plots import trend_plot
 
 #: What a reader would do first stands first; of several documents the report carries the gravest verdict.
 GRAVITY = ("bad", "unsure", "good")
@@ -60,7 +62,8 @@ def _environment() -> Environment:
         "of_run": of_run,
         "of_scan": of_scan,
         "along": along,
-        "name_of": name_of,
+        "trend_plot": trend_plot,
+        "trends": trends,
     }
     return environment
 
@@ -72,10 +75,12 @@ def verdict(document: Document) -> Verdict:
             return _run_verdict(document)
         case ScanDocument():
             return _scan_verdict(document)
+        case HistoryDocument():
+            return _history_verdict(document)
 
 
 def _run_verdict(run: RunDocument) -> Verdict:
-    subject = f"sglang {name_of(run)}"
+    subject = f"sglang {run.name}"
     if run.findings:
         return Verdict("bad", "WRONG", f"{subject}: {_weights(run.findings)}.")
     if run.unknown:
@@ -84,8 +89,8 @@ def _run_verdict(run: RunDocument) -> Verdict:
 
 
 def _scan_verdict(scan: ScanDocument) -> Verdict:
-    wrong = [name_of(run) for run in scan.runs if run.findings]
-    unsure = [name_of(run) for run in scan.runs if run.unknown and not run.findings]
+    wrong = [run.name for run in scan.runs if run.findings]
+    unsure = [run.name for run in scan.runs if run.unknown and not run.findings]
     if wrong:
         return Verdict("bad", "WRONG", f"{len(wrong)} of {len(scan.runs)} releases: {', '.join(wrong)}.")
     if unsure:
@@ -93,16 +98,20 @@ def _scan_verdict(scan: ScanDocument) -> Verdict:
     return Verdict("good", "RIGHT", f"all checks passed on {len(scan.runs)} releases.")
 
 
+def _history_verdict(history: HistoryDocument) -> Verdict:
+    found = trends(history.nights)
+    stepped = [trend.name for trend in found if trend.steps]
+    failed = sum(not night.passed for night in history.nights)
+    sentence = (
+        f"{len(history.nights)} nights, {failed} of them failed; {len(stepped)} of {len(found)} series have steps."
+    )
+    return Verdict("unsure" if stepped or failed else "good", "HISTORY", sentence)
+
+
 def _weights(findings: Sequence[FindingDocument]) -> str:
     kinds = [finding.judgement.kind for finding in findings]
     weights = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ORDER if kind in kinds)
     return f"{len(kinds)} {'finding' if len(kinds) == 1 else 'findings'} ({weights})"
-
-
-def name_of(run: RunDocument) -> str:
-    """How a run's sglang is called."""
-    revision = f" at {run.subject.revision[:12]}" if run.subject.revision else ""
-    return f"{run.subject.release or run.subject.spec}{revision}"
 
 
 def by_kind(shown: Iterable[Shown]) -> dict[Kind, list[Shown]]:
@@ -115,7 +124,7 @@ def by_kind(shown: Iterable[Shown]) -> dict[Kind, list[Shown]]:
 
 def of_run(run: RunDocument) -> list[Shown]:
     """The findings of a run."""
-    return [Shown(finding, {name_of(run): finding.replay}) for finding in run.findings]
+    return [Shown(finding, {run.name: finding.replay}) for finding in run.findings]
 
 
 def of_scan(scan: ScanDocument) -> list[Shown]:
@@ -124,7 +133,7 @@ def of_scan(scan: ScanDocument) -> list[Shown]:
     for run in scan.runs:
         for finding in run.findings:
             before = found[finding.fingerprint].replays if finding.fingerprint in found else {}
-            found[finding.fingerprint] = Shown(finding, {**before, name_of(run): finding.replay})
+            found[finding.fingerprint] = Shown(finding, {**before, run.name: finding.replay})
     return list(found.values())
 
 

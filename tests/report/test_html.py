@@ -1,5 +1,7 @@
 """The HTML report: the verdict stands first, nothing is lost or trusted, and nothing is fetched."""
 
+import re
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -8,7 +10,8 @@ import pytest
 
 from harness.bisect.transitions import transitions
 from harness.errors import UsageError
-from harness.report.document import Document, encode, read_document
+from harness.parity.history import Night
+from harness.report.document import Document, HistoryDocument, encode, read_document
 from harness.report.html import html
 from harness.report.json import run_document, scan_document
 from tests.runs import BLOCK_TWICE, REFUSED, info, made_run
@@ -18,6 +21,12 @@ WRONG = run_document(made_run(BLOCK_TWICE, REFUSED))
 UNSURE = run_document(made_run(unknown={"window-mask": "it never ran"}))
 RUNS = [made_run(subject=info("0.5.17")), made_run(BLOCK_TWICE), made_run(subject=info("0.5.20"))]
 SCAN = scan_document(RUNS, transitions(RUNS))
+FIRST = datetime(2026, 9, 1, tzinfo=UTC)
+HISTORY = HistoryDocument(
+    1,
+    tuple(Night(1, FIRST + timedelta(n), "<910B>", n < 10, {"length": 4.8 if n < 10 else 1.9}) for n in range(20)),
+)
+DOCUMENTS = {"right": RIGHT, "wrong": WRONG, "unsure": UNSURE, "scan": SCAN, "history": HISTORY}
 
 
 class Page(HTMLParser):
@@ -60,8 +69,8 @@ def test_the_verdict_is_the_first_thing_in_the_body() -> None:
 
 @pytest.mark.parametrize(
     ("document", "word"),
-    [(RIGHT, "RIGHT"), (WRONG, "WRONG"), (UNSURE, "UNKNOWN"), (SCAN, "WRONG")],
-    ids=["right", "wrong", "unsure", "scan"],
+    list(zip(DOCUMENTS.values(), ("RIGHT", "WRONG", "UNKNOWN", "WRONG", "HISTORY"), strict=True)),
+    ids=DOCUMENTS,
 )
 def test_each_document_has_its_verdict(document: Document, word: str) -> None:
     assert f"<h1>{word}</h1>" in html({"it": document})
@@ -92,6 +101,15 @@ def test_what_could_not_be_judged_is_told() -> None:
     assert "UNKNOWN window-mask: it never ran" in page(run=UNSURE).text
 
 
+def test_a_history_is_drawn_in_the_colours_of_the_page_and_tells_its_steps() -> None:
+    text = html({"history": HISTORY})
+    assert "Step before 2026-09-11: 4.8 → 1.9 (p = " in Page(text).text
+    assert "No night since the last step has passed: there is no baseline." in Page(text).text
+    assert text.count("<svg") == 1
+    assert "fill: var(--ink)" in text
+    assert "#00000" not in text
+
+
 def test_text_of_a_subject_stays_text() -> None:
     hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>"
     finding = msgspec.structs.replace(BLOCK_TWICE, message=hostile, meaning=hostile)
@@ -103,9 +121,9 @@ def test_text_of_a_subject_stays_text() -> None:
 
 
 def test_nothing_is_fetched() -> None:
-    text = html({"a": WRONG, "b": SCAN})
+    text = html(DOCUMENTS)
     assert Page(text).fetched == []
-    assert "url(" not in text
+    assert re.findall(r"url\((?!#)", text) == []
     assert "@import" not in text
 
 
@@ -123,7 +141,7 @@ def test_a_short_list_needs_no_filter() -> None:
     assert "<input" not in html({"run": WRONG})
 
 
-@pytest.mark.parametrize("document", [RIGHT, WRONG, UNSURE, SCAN], ids=["right", "wrong", "unsure", "scan"])
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
 def test_a_document_is_read_as_it_was_written(document: Document, tmp_path: Path) -> None:
     (tmp_path / "it.json").write_bytes(encode(document))
     assert read_document(tmp_path / "it.json") == document
