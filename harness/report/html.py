@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from harness.bisect.transitions import State
 from harness.parity.history import trends
@@ -36,7 +37,6 @@ class Row(NamedTuple):
     """One finding along the releases of a scan."""
 
     fingerprint: str
-    kind: Kind
     states: tuple[State, ...]
 
 
@@ -56,6 +56,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = breakable
     environment.globals |= {
         "LONG_LIST": LONG_LIST,
         "by_kind": by_kind,
@@ -89,12 +90,15 @@ def _run_verdict(run: RunDocument) -> Verdict:
 
 
 def _scan_verdict(scan: ScanDocument) -> Verdict:
-    wrong = [run.name for run in scan.runs if run.findings]
+    wrong = [run.name for run in scan.runs if any(one.judgement.kind in ORDER[:2] for one in run.findings)]
+    lesser = [run.name for run in scan.runs if run.findings and run.name not in wrong]
     unsure = [run.name for run in scan.runs if run.unknown and not run.findings]
-    if wrong:
-        return Verdict("bad", "WRONG", f"{len(wrong)} of {len(scan.runs)} releases: {', '.join(wrong)}.")
+    parts = {"users meet faults in": wrong, "lesser findings only in": lesser, "no verdict on": unsure}
+    told = "; ".join(f"{what} {', '.join(names)}" for what, names in parts.items() if names)
+    if wrong or lesser:
+        return Verdict("bad", "WRONG", f"{told}.")
     if unsure:
-        return Verdict("unsure", "UNKNOWN", f"no verdict on {', '.join(unsure)}.")
+        return Verdict("unsure", "UNKNOWN", f"{told}.")
     return Verdict("good", "RIGHT", f"all checks passed on {len(scan.runs)} releases.")
 
 
@@ -137,8 +141,14 @@ def of_scan(scan: ScanDocument) -> list[Shown]:
     return list(found.values())
 
 
-def along(scan: ScanDocument) -> list[Row]:
+def along(scan: ScanDocument) -> dict[Kind, list[Row]]:
     """Every finding along the releases, what hurts most first."""
-    kinds = {one.finding.fingerprint: one.finding.judgement.kind for one in of_scan(scan)}
-    rows = [Row(fingerprint, kinds[fingerprint], states) for fingerprint, states in scan.states.items()]
-    return sorted(rows, key=lambda row: ORDER.index(row.kind))
+    return {
+        kind: [Row(one.finding.fingerprint, scan.states[one.finding.fingerprint]) for one in part]
+        for kind, part in by_kind(of_scan(scan)).items()
+    }
+
+
+def breakable(fingerprint: str) -> Markup:
+    """A fingerprint that a narrow column breaks at its colons."""
+    return Markup(":<wbr>").join(fingerprint.split(":"))

@@ -29,6 +29,10 @@ HISTORY = HistoryDocument(
 DOCUMENTS = {"right": RIGHT, "wrong": WRONG, "unsure": UNSURE, "scan": SCAN, "history": HISTORY}
 
 
+#: Elements that have no end.
+EMPTY = {"meta", "input", "wbr", "br", "img"}
+
+
 class Page(HTMLParser):
     """What a browser would make of a page: its text, its elements, and what it would fetch."""
 
@@ -42,7 +46,9 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.open.append(tag)
+        self.words += " " if tag == "td" else ""
+        if tag not in EMPTY:
+            self.open.append(tag)
         self.fetched += [value or "" for name, value in attrs if name in ("src", "href") and value and value[0] != "#"]
 
     def handle_endtag(self, tag: str) -> None:
@@ -55,7 +61,7 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
+        return " ".join("".join(self.words).split())
 
 
 def page(**documents: Document) -> Page:
