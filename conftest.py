@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -102,19 +103,28 @@ def source(request: pytest.FixtureRequest) -> Source:
     return found
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """How pytest-xdist deals out the tests, whatever `--dist` says.
+
+    All cases go to one worker, since they share a subject and its counts; the tests of a file go to another.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return CASES.name if file.startswith(f"{CASES.name}/") else file
+
+    return Scheduling(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Every case is marked with the device it would run on; nightly cases run in the nightly profile only.
-
-    For `pytest-xdist --dist loadgroup`: all cases are one group, since they share a subject and its counts; the tests
-    of a file are another.
-    """
+    """Every case is marked with the device it would run on; nightly cases run in the nightly profile only."""
     for item in items:
-        case = CASES in item.path.parents
-        if case:
+        if CASES in item.path.parents:
             item.add_marker(config.stash[DEVICE])
-        if config.pluginmanager.has_plugin("xdist"):
-            item.add_marker(pytest.mark.xdist_group("cases" if case else item.nodeid.partition("::")[0]))
     if config.getoption("--profile") != "nightly":
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         if nightly:

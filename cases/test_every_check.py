@@ -10,8 +10,6 @@ def test_every_check_has_run(bench, request: pytest.FixtureRequest) -> None:
     names = {item.name for item in request.session.items}
     if not all(f"test_metadata_of_drawn_batches_is_right[{cell}]" in names for cell in cells(tuple(MODES))):
         pytest.skip("only a part of the suite was selected")
-    if request.config.getoption("dist", "no") not in ("no", "loadgroup"):
-        pytest.skip("other workers have run a part of the suite: `--dist loadgroup` keeps it together")
     never = [check_id for check_id, counts in bench.tally.checks.items() if counts.ran == 0]
 
     assert never == []

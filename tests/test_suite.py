@@ -1,7 +1,6 @@
 """The suite in `cases/` as a whole: what it says of itself, and what it refuses."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +57,7 @@ def test_the_header_names_what_is_tested_and_on_what() -> None:
 
 def test_what_the_checks_did_is_told_by_parallel_runs_too() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "cases/guard", "--sglang", "0.5.23", "-n", "1", "--dist", "loadgroup"],
+        [sys.executable, "-m", "pytest", "cases/guard", "--sglang", "0.5.23", "-v", "-n", "2"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -67,7 +66,7 @@ def test_what_the_checks_did_is_told_by_parallel_runs_too() -> None:
 
     assert ran.returncode == 0, ran.stdout
     (gate,) = [line for line in ran.stdout.splitlines() if line.startswith("device-gate: ")]
-    assert re.fullmatch(r"device-gate: ran [1-9]\d*, failed 0, unknown 0", gate)
+    assert gate == f"device-gate: ran {ran.stdout.count('PASSED')}, failed 0, unknown 0"
 
 
 def test_a_marker_that_nobody_has_declared_is_an_error(tmp_path: Path) -> None:
