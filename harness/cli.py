@@ -9,7 +9,6 @@ from typing import Annotated, Optional
 import typer
 from rich.console import Console
 
-from harness.commands import acceptance as accepting
 from harness.commands import check as checking
 from harness.commands import history as histories
 from harness.commands import machine
@@ -23,6 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Check sglang's Ascend attention backend in speculative decoding, on any release, checkout or installation.",
 )
+
+accept = typer.Typer(no_args_is_help=True, help="Acceptance of drafts: record it, compare it, scan releases for it.")
+app.add_typer(accept, name="accept")
 
 Sglang = Annotated[
     Optional[str],
@@ -90,8 +92,77 @@ def scan(
     raise typer.Exit(checking.scan(first, last, group or [], profile, seed, fresh, json))
 
 
-@app.command()
-def acceptance(
+@accept.command("run")
+def accept_run(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="RUN", help="Where the run is kept; one that is there goes on.")
+    ],
+    server: Annotated[
+        Optional[str], typer.Option("--server", metavar="URL", help="A server that runs already.")
+    ] = None,
+    engine: Annotated[
+        Optional[str], typer.Option("--engine", metavar="ARGS", help="Start sglang.launch_server with these arguments.")
+    ] = None,
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="The trained pair, on the emulated NPU; takes no prompts.")
+    ] = False,
+    sglang: Sglang = None,
+    device: Annotated[
+        Optional[str],
+        typer.Option("--device", help="emulated or npu; of a --server what is recorded, where it does not know."),
+    ] = None,
+    prompts: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--prompts", metavar="FILE", help="JSONL of GSM8K, MT-bench, HumanEval or input_ids; the shipped."
+        ),
+    ] = None,
+    count: Annotated[Optional[int], typer.Option("--count", min=1, help="Only the first so many prompts.")] = None,
+    template: Annotated[str, typer.Option("--template", help="plain, qwen3, or a text with {prompt} in it.")] = "plain",
+    thinking: Annotated[bool, typer.Option("--thinking", help="The template's thinking mode.")] = False,
+    new_tokens: Annotated[int, typer.Option("--new-tokens", min=2, help="Longest answer.")] = 512,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Requests at once, all the time.")] = 8,
+    stride: Annotated[
+        int, typer.Option("--stride", min=0, help="Replay a step after every so many tokens; 0 replays none.")
+    ] = 6,
+    base: Annotated[
+        Optional[Path], typer.Option("--base", metavar="RUN", help="Score and replay the answers of this run; its own.")
+    ] = None,
+    order: Annotated[int, typer.Option("--order", min=0, help="Seed of another order of the prompts, for --aa.")] = 0,
+    patience: Annotated[float, typer.Option("--patience", min=1, help="Longest wait for an answer, in seconds.")] = 600,
+    algorithm: Annotated[
+        str, typer.Option("--algorithm", metavar="NAME", help="Of --tiny: DFLASH or EAGLE.")
+    ] = "DFLASH",
+    graphs: Annotated[bool, typer.Option("--graphs", help="Of --tiny: with captured graphs.")] = False,
+) -> None:
+    """Record what a server, an engine or the tiny pair accepts of its drafts."""
+    from harness.commands import accept as accepting  # the statistics take a second to import
+
+    asking = accepting.Asking(
+        prompts, count, template, thinking, new_tokens, concurrency, stride, base, order, patience
+    )
+    raise typer.Exit(accepting.run(server, engine, tiny, sglang, device, asking, algorithm, graphs, out))
+
+
+@accept.command("compare")
+def accept_compare(
+    reference: Annotated[Path, typer.Argument(metavar="REF", help="The run that is right.")],
+    candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The run in question.")],
+    profile: Annotated[str, typer.Option("--profile", help="nightly or pr: which margins.")] = "nightly",
+    aa: Annotated[
+        Optional[tuple[Path, Path]],
+        typer.Option("--aa", metavar="RUN RUN", help="Two runs of one system, from which the noise is measured."),
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Say whether two systems accept the same, and whether their answers are the target's own."""
+    from harness.commands import accept as accepting
+
+    raise typer.Exit(accepting.compare(reference, candidate, profile, aa, json))
+
+
+@accept.command("scan")
+def accept_scan(
     first: First = None,
     last: Last = None,
     algorithm: Annotated[
@@ -99,7 +170,9 @@ def acceptance(
     ] = None,
 ) -> None:
     """Show how much of its draft each release accepts, with the same trained models on the same prompts."""
-    raise typer.Exit(accepting.acceptance(first, last, algorithm or []))
+    from harness.commands import accept as accepting
+
+    raise typer.Exit(accepting.scan(first, last, algorithm or []))
 
 
 @app.command()

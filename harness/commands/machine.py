@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from typing import NoReturn
 
 from rich.console import Console
@@ -12,26 +11,18 @@ from rich.table import Table
 from harness.commands.console import output
 from harness.doctor import Item, examine, subjects
 from harness.errors import Exit, UsageError
-from harness.npu.presence import EMULATE
 from harness.report.progress import Bars
+from harness.subject.emulation import environment, require_installed
 from harness.subject.source import resolve
 
 
 def emulate(spec: str | None, command: Sequence[str]) -> NoReturn:
     """Become `command`, in whose Python processes `import torch` emulates an NPU and `import sglang` finds `spec`."""
-    declared = {point.value for point in entry_points(group="torch.backends")}
-    if "harness.npu.autoload:autoload" not in declared:
-        raise UsageError("the harness is not installed in this environment: `pip install` it, anew if it is old.")
+    require_installed()
     with Bars(Console(stderr=True)) as bars:
         source = resolve(spec, bars.note)
-    inherited = os.environ.get("PYTHONPATH")
-    environment = os.environ | {
-        EMULATE: "1",
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",
-        "PYTHONPATH": os.pathsep.join([source.path, inherited] if inherited else [source.path]),
-    }
     try:
-        os.execvpe(command[0], list(command), environment)
+        os.execvpe(command[0], list(command), environment(source, emulated=True))
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be run: {error.strerror}.") from None
 

@@ -35,7 +35,7 @@ KINDS: dict[Kind, str] = {
     "T": "range of an integer type",
 }
 #: The laws that are still to come, by what they will be called: checks of the rule of acceptance given fixed logits,
-#: and a check of what each release accepts, which `harness acceptance` shows as a table.
+#: and a check of what each release accepts, which `harness accept scan` shows as a table.
 LAWS = ("acceptance-table",)
 #: Where a report stands, from what can be run today to what cannot be.
 STANDINGS = ("a pinned case", "a check on what is drawn", "waits for a law", "cannot be expressed")

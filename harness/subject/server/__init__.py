@@ -1,0 +1,1 @@
+"""An sglang server that is asked over HTTP, whoever has started it."""
