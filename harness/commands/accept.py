@@ -16,10 +16,10 @@ from harness.errors import Exit, UsageError
 from harness.files import write_atomically
 from harness.parity import acceptance_file as runs
 from harness.parity.acceptance_comparison import compare as compare_runs
-from harness.parity.acceptance_comparison import encode
 from harness.parity.acceptance_prompts import SHIPPED, Prompt, prompts_digest, read_prompts, template_text
 from harness.parity.acceptance_run import SCHEMA, Header, Setting, require_same_setting, require_whole
 from harness.report.acceptance import show_accept_run, show_comparison, show_scan
+from harness.report.document import encode
 from harness.report.progress import Bars
 from harness.subject import wheels
 from harness.subject.emulation import require_installed

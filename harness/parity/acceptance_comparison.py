@@ -70,7 +70,7 @@ class Rung(msgspec.Struct, frozen=True):
     power: tuple[Power, ...]
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True, tag="acceptance", tag_field="kind"):
     """All that a report needs; `left_out` says which rungs were not compared, and why."""
 
     schema: int
@@ -81,6 +81,17 @@ class Comparison(msgspec.Struct, frozen=True):
     rungs: tuple[Rung, ...]
     left_out: tuple[str, ...]
     verdict: Verdict
+
+    @property
+    def passed(self) -> bool:
+        """Whether a history may hold others to this."""
+        return self.verdict is Verdict.EQUIVALENT
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """What a history keeps, by name of the series."""
+        algorithm = self.candidate.setting.algorithm
+        return {f"{algorithm} acceptance length, {rung.design}": rung.candidate.length for rung in self.rungs}
 
 
 def compare(reference: Run, candidate: Run, profile: str = "nightly", aa: tuple[Run, Run] | None = None) -> Comparison:
@@ -115,11 +126,6 @@ def compare(reference: Run, candidate: Run, profile: str = "nightly", aa: tuple[
     return Comparison(
         SCHEMA, reference.header, candidate.header, profile, exact, tuple(rungs), tuple(left_out), gravest
     )
-
-
-def encode(comparison: Comparison) -> bytes:
-    """The comparison as a JSON document."""
-    return msgspec.json.format(msgspec.json.encode(comparison), indent=2) + b"\n"
 
 
 def _why_left_out(design: Design, reference: Run, candidate: Run) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from harness.bisect.transitions import State, Transition
 from harness.campaign.tally import Counts
 from harness.errors import Exit, UsageError
+from harness.parity.acceptance_comparison import Comparison as AcceptanceComparison
 from harness.parity.history import Night
 from harness.report.judgement import Kind
 from harness.shadow.overhead import Overhead
@@ -110,7 +111,7 @@ class HistoryDocument(msgspec.Struct, frozen=True, tag="history", tag_field="kin
 
 
 #: What a run ends with, and a history can keep.
-Result = RunDocument | ScanDocument
+Result = RunDocument | ScanDocument | AcceptanceComparison
 Document = Result | HistoryDocument
 
 

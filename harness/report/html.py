@@ -7,7 +7,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.bisect.transitions import State
+from harness.parity.acceptance_comparison import Comparison as AcceptanceComparison
+from harness.parity.acceptance_verdict import Verdict as AcceptanceVerdict
 from harness.parity.history import trends
+from harness.report.acceptance_plots import position_plot, power_plot, prompt_plot
 from harness.report.document import Document, FindingDocument, HistoryDocument, RunDocument, ScanDocument
 from harness.report.judgement import ORDER, Kind
 from harness.report.plots import trend_plot
@@ -63,6 +66,9 @@ def _environment() -> Environment:
         "of_run": of_run,
         "of_scan": of_scan,
         "along": along,
+        "position_plot": position_plot,
+        "power_plot": power_plot,
+        "prompt_plot": prompt_plot,
         "trend_plot": trend_plot,
         "trends": trends,
     }
@@ -76,6 +82,8 @@ def verdict(document: Document) -> Verdict:
             return _run_verdict(document)
         case ScanDocument():
             return _scan_verdict(document)
+        case AcceptanceComparison():
+            return _acceptance_verdict(document)
         case HistoryDocument():
             return _history_verdict(document)
 
@@ -100,6 +108,15 @@ def _scan_verdict(scan: ScanDocument) -> Verdict:
     if unsure:
         return Verdict("unsure", "UNKNOWN", f"{told}.")
     return Verdict("good", "RIGHT", f"all checks passed on {len(scan.runs)} releases.")
+
+
+def _acceptance_verdict(found: AcceptanceComparison) -> Verdict:
+    gravity = {AcceptanceVerdict.EQUIVALENT: "good", AcceptanceVerdict.INCONCLUSIVE: "unsure"}.get(found.verdict, "bad")
+    sides = f"{found.candidate.system.where} beside {found.reference.system.where}"
+    lengths = "; ".join(
+        f"{rung.design} {rung.candidate.length:.3f} beside {rung.reference.length:.3f}" for rung in found.rungs
+    )
+    return Verdict(gravity, found.verdict.value, f"acceptance of {sides}: {lengths or 'no rung was compared'}.")
 
 
 def _history_verdict(history: HistoryDocument) -> Verdict:

@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import CannotJudge, UsageError
-from harness.parity.acceptance_comparison import compare, encode
+from harness.parity.acceptance_comparison import compare
 from harness.parity.acceptance_run import Ended, Reply, Run
 from harness.parity.acceptance_verdict import Verdict
+from harness.report.document import encode
 from tests.parity.made_runs import BLOCK, HEADER, HISTOGRAM, SETTING, alike, records, replayed, reply, run
 
 REFERENCE = run(records(alike()), name="ref.jsonl")

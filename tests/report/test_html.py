@@ -10,10 +10,13 @@ import pytest
 
 from harness.bisect.transitions import transitions
 from harness.errors import UsageError
+from harness.parity.acceptance_comparison import compare
 from harness.parity.history import Night
 from harness.report.document import Document, HistoryDocument, encode, read_document
 from harness.report.html import html
 from harness.report.json import run_document, scan_document
+from tests.parity.made_runs import alike, records
+from tests.parity.made_runs import run as acceptance_run
 from tests.runs import BLOCK_TWICE, REFUSED, info, made_run
 
 RIGHT = run_document(made_run())
@@ -26,11 +29,25 @@ HISTORY = HistoryDocument(
     1,
     tuple(Night(1, FIRST + timedelta(n), "<910B>", n < 10, {"length": 4.8 if n < 10 else 1.9}) for n in range(20)),
 )
-DOCUMENTS = {"right": RIGHT, "wrong": WRONG, "unsure": UNSURE, "scan": SCAN, "history": HISTORY}
+ANSWERS = alike()
+FEWER = alike((6, 1, 1, 2))
+SAME = compare(acceptance_run(records(ANSWERS)), acceptance_run(records(ANSWERS), name="again.jsonl"))
+DROPPED = compare(acceptance_run(records(ANSWERS)), acceptance_run(records(FEWER), name="other.jsonl"))
+DOCUMENTS = {
+    "right": RIGHT,
+    "wrong": WRONG,
+    "unsure": UNSURE,
+    "scan": SCAN,
+    "history": HISTORY,
+    "same": SAME,
+    "dropped": DROPPED,
+}
 
 
 #: Elements that have no end.
 EMPTY = {"meta", "input", "wbr", "br", "img"}
+
+WORDS = ("RIGHT", "WRONG", "UNKNOWN", "WRONG", "HISTORY", "EQUIVALENT", "REGRESSED")
 
 
 class Page(HTMLParser):
@@ -75,7 +92,7 @@ def test_the_verdict_is_the_first_thing_in_the_body() -> None:
 
 @pytest.mark.parametrize(
     ("document", "word"),
-    list(zip(DOCUMENTS.values(), ("RIGHT", "WRONG", "UNKNOWN", "WRONG", "HISTORY"), strict=True)),
+    list(zip(DOCUMENTS.values(), WORDS, strict=True)),
     ids=DOCUMENTS,
 )
 def test_each_document_has_its_verdict(document: Document, word: str) -> None:
@@ -108,12 +125,22 @@ def test_what_could_not_be_judged_is_told() -> None:
 
 
 def test_a_history_is_drawn_in_the_colours_of_the_page_and_tells_its_steps() -> None:
-    text = html({"history": HISTORY})
+    text = html({"history": HISTORY, "same": SAME, "dropped": DROPPED})
     assert "Step before 2026-09-11: 4.8 → 1.9 (p = " in Page(text).text
     assert "No night since the last step has passed: there is no baseline." in Page(text).text
     assert text.count("<svg") == 1
     assert "fill: var(--ink)" in text
     assert "#00000" not in text
+
+
+def test_an_acceptance_comparison_has_its_numbers_and_three_plots_for_each_rung() -> None:
+    text = html({"dropped": DROPPED})
+    (rung,) = DROPPED.rungs
+    for side in (rung.reference, rung.candidate):
+        assert f"{side.length:.3f} ({side.per_request:.3f})" in Page(text).text
+    assert text.count("<svg") == 3
+    for words in ("accepted where reached", "reference, tokens of a verify", "drop of 5% found"):
+        assert words in text
 
 
 def test_text_of_a_subject_stays_text() -> None:
