@@ -528,7 +528,7 @@ def test_a_history_that_does_not_exist_is_wrong_use(harness: Command, tmp_path: 
 def test_a_report_is_written_of_what_other_commands_wrote(harness: Command, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(encode(run_document(made_run(BLOCK_TWICE))))
     assert harness("report", str(tmp_path / "run.json"), "--out", str(tmp_path / "r.html")).status == 0
-    assert BLOCK_TWICE.fingerprint in (tmp_path / "r.html").read_text()
+    assert BLOCK_TWICE.message in (tmp_path / "r.html").read_text()
 
 
 def test_a_report_of_no_document_is_wrong_use_and_leaves_the_last_report(harness: Command, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_what_could_not_be_judged_is_told() -> None:
 
 
 def test_a_history_is_drawn_in_the_colours_of_the_page_and_tells_its_steps() -> None:
-    text = html({"history": HISTORY, "same": SAME, "dropped": DROPPED})
+    text = html({"history": HISTORY})
     assert "Step before 2026-09-11: 4.8 → 1.9 (p = " in Page(text).text
     assert "No night since the last step has passed: there is no baseline." in Page(text).text
     assert text.count("<svg") == 1
