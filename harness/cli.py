@@ -85,9 +85,12 @@ def scan(
     seed: Seed = None,
     fresh: Fresh = False,
     json: JsonFile = None,
+    jobs: Annotated[
+        Optional[int], typer.Option("--jobs", metavar="N", min=1, help="Releases side by side; one for each core.")
+    ] = None,
 ) -> None:
     """Run the checks on every release of a range, and show where each finding comes and goes."""
-    raise typer.Exit(checking.scan(first, last, group or [], profile, seed, fresh, json))
+    raise typer.Exit(checking.scan(first, last, group or [], profile, seed, fresh, json, jobs))
 
 
 @app.command()

@@ -80,6 +80,12 @@ class RunDocument(msgspec.Struct, frozen=True, tag="run", tag_field="kind"):
         return {"findings": len(self.findings), "checks that could not judge": len(self.unknown)}
 
 
+class TransitionDocument(Transition, frozen=True):
+    """A change, with the page of what lies between the tags of the two releases."""
+
+    compare: str = ""
+
+
 class ScanDocument(msgspec.Struct, frozen=True, tag="scan", tag_field="kind"):
     """One run for each release of a range, oldest first, and every change from right to wrong or back.
 
@@ -89,7 +95,7 @@ class ScanDocument(msgspec.Struct, frozen=True, tag="scan", tag_field="kind"):
     schema: int
     runs: tuple[RunDocument, ...]
     states: dict[str, tuple[State, ...]]
-    transitions: tuple[Transition, ...]
+    transitions: tuple[TransitionDocument, ...]
 
     @property
     def passed(self) -> bool:
