@@ -37,7 +37,12 @@ class Transition(msgspec.Struct, frozen=True):
     @property
     def link(self) -> str:
         """The page of every commit between the tags of the two releases."""
-        return f"{REPOSITORY}/compare/v{self.older}...v{self.newer}"
+        return compare(self.older, self.newer)
+
+
+def compare(older: str, newer: str) -> str:
+    """The page of every commit between the tags of two releases."""
+    return f"{REPOSITORY}/compare/v{older}...v{newer}"
 
 
 def state(run: Run, finding: Finding) -> State:
