@@ -11,7 +11,7 @@ class Hunk(msgspec.Struct, frozen=True, omit_defaults=True):
     """A change of one function that the scenario runs through.
 
     `lines` is the difference as unified text, beginning at line `start` of the newer file, `ran` counts its changed
-    lines that were executed, and `names_field` whether one of them names what the finding is about.
+    lines that were executed, and `relevance` says how near one of these comes to the field that is wrong.
     """
 
     file: str
@@ -19,7 +19,7 @@ class Hunk(msgspec.Struct, frozen=True, omit_defaults=True):
     start: int
     lines: tuple[str, ...]
     ran: int
-    names_field: bool = False
+    relevance: int = 0
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,7 +6,6 @@ in at most `Rates.good`. Runs are made until one of the two is so much likelier 
 """
 
 import math
-from statistics import NormalDist
 
 import msgspec
 
@@ -39,12 +38,13 @@ def rates(bad: float) -> Rates:
 
 
 def lower_bound(shown: int, runs: int, error: float = ERROR) -> float:
-    """The share that `shown` of `runs` stands for at least, but for `error` of the times (Wilson's score interval)."""
-    z = NormalDist().inv_cdf(1 - error)
-    share = shown / runs
-    centre = share + z * z / (2 * runs)
-    spread = z * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
-    return max(0.0, (centre - spread) / (1 + z * z / runs))
+    """The share that `shown` of `runs` stands for at least, but for `error` of the times (Clopper and Pearson)."""
+    low, high = 0.0, shown / runs
+    for _ in range(30):
+        share = (low + high) / 2
+        as_many = sum(math.comb(runs, k) * share**k * (1 - share) ** (runs - k) for k in range(shown, runs + 1))
+        low, high = (share, high) if as_many < error else (low, share)
+    return low
 
 
 class SequentialTest:

@@ -25,15 +25,14 @@ class Window(NamedTuple):
     def next(self) -> int | None:
         """The place to judge next; None where the answer is as narrow as it can be.
 
-        The middle halves the window. Beside a place that could not be judged it is likely that another cannot, since
-        what breaks an import stays broken for some commits: the gain counts less the nearer one is.
+        The middle halves the window. Next to a place that could not be judged it is likely that another cannot, since
+        what breaks an import stays broken for some commits: there, the gain counts half.
         """
-        skipped = [place for place in self.skipped if self.before < place < self.after]
+        skipped = {place for place in self.skipped if self.before < place < self.after}
 
         def expected(place: int) -> float:
             gain = min(place - self.before, self.after - place)
-            distance = min((abs(place - one) for one in skipped), default=math.inf)
-            return gain * (1 - 0.5**distance)
+            return gain / 2 if {place - 1, place + 1} & skipped else gain
 
         return max(self.open, key=expected, default=None)
 

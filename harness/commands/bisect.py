@@ -10,6 +10,7 @@ from rich.console import Console
 from harness.bisect.answer import Answer
 from harness.bisect.asking import Asking
 from harness.bisect.bisection import Change, Ends, search, verify_ends
+from harness.bisect.blame import blame
 from harness.bisect.decision import Subject
 from harness.bisect.line import Line, commit_line, line_between
 from harness.bisect.notebook import Notebook
@@ -153,8 +154,12 @@ def _answer(asked: Asked, line: Line, asking: Asking, place: int, path: Path, ba
         commits = commit_line(clone, *(clone.tagged(one.name) for one in (change.before, change.after)))
         _, commit = _searched(asked, commits.revisions, asking, place, bars)
     assert asking.rates is not None
-    case = asking.cases[place]
-    return Answer(case, str(path), asked.good, asked.bad, asked.fixed, ends, asking.rates[place], release, commit)
+    case, found = asking.cases[place], commit or change
+    bars.note(f"comparing what runs in {found.before.name} and in {found.after.name}")
+    hunks, changed = blame(case, resolve(found.before.spec), resolve(found.after.spec), asked.subject)
+    return Answer(
+        case, str(path), asked.good, asked.bad, asked.fixed, ends, asking.rates[place], release, commit, hunks, changed
+    )
 
 
 def _searched(

@@ -39,6 +39,7 @@ START_LIMIT = 180.0  #: seconds to import sglang on a slow machine
 STEP_LIMIT = 30.0  #: seconds for one scenario, thousands of times what one takes
 #: Seconds to start a server and to play one session, some ten times what it takes.
 SESSION_LIMITS: dict[Subject, float] = {"worker": 240.0, "engine": 600.0}
+TRACED = 10  #: times as long as usual that a scenario may take while its lines are noted
 STDERR_TAIL = 4000  #: characters of the subject's stderr that a fault keeps
 
 
@@ -85,6 +86,16 @@ class Supervisor:
             return [answers.get(one) or Observation(fault=self.faults[one]) for one in scenarios]
         return self._ask(scenarios)
 
+    def trace(self, scenario: Scenario) -> dict[str, tuple[int, ...]]:
+        """The lines of sglang that run while `scenario` is observed, by file; raises CannotJudge where it is lost.
+
+        Only a subject that was asked nothing else runs everything: backends and servers are kept warm.
+        """
+        answer = self._exchange([scenario], traced=True)
+        if answer.fault is not None:
+            raise CannotJudge(f"sglang {self.source.release} was lost while it was traced: {answer.fault.reason}.")
+        return answer.executed
+
     def _ask(self, scenarios: Sequence[Scenario]) -> list[Observation]:
         observations: list[Observation] = []
         while len(observations) < len(scenarios):
@@ -114,7 +125,7 @@ class Supervisor:
         self.faults[scenario] = fault
         return Observation(fault=fault)
 
-    def _exchange(self, scenarios: Sequence[Scenario]) -> Observed:
+    def _exchange(self, scenarios: Sequence[Scenario], traced: bool = False) -> Observed:
         """Send one frame. The answer has a fault or an observation for each scenario, fewer where the device went."""
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
@@ -123,6 +134,8 @@ class Supervisor:
         if isinstance(first, SessionScenario):
             limit = SESSION_LIMITS[first.subject] * len(scenarios)
         message = Observe(limit, tuple(scenarios), stage)
+        if traced:
+            message = Observe(limit * TRACED, tuple(scenarios), stage, self.source.path)
         self.said = self.stderr.seek(0, os.SEEK_END)
         self.pending.write(scenarios)
         try:

@@ -82,6 +82,7 @@ def test_the_commit_of_sixty_is_found_in_eight_judgements_and_a_dirty_checkout_i
     assert answer.returncode == 0, answer.stderr
     assert found["commit"]["after"]["spec"] == f"git:{clone}@{guilty}"
     assert f"first wrong: {guilty[:7]} 2026-07-01 Change " in answer.stdout
+    assert "+    return prefix + block + block" in found["hunks"][0]["lines"]
     assert found["commit"]["judged"] == len(judged(answer)) - 2 <= 8
     assert everything_of(clone) == before
     assert f"--sglang git:{clone}@{guilty}" in (folder / "out.md").read_text()
