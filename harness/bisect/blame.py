@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 from difflib import SequenceMatcher
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,9 +112,11 @@ def _defined(body: list[ast.stmt], scope: str) -> Iterator[tuple[str, ast.Functi
 
 
 class _Line(NamedTuple):
-    """A line of a hunk: how it is shown, whether it ran, and how near it comes to the field (0 for not at all)."""
+    """A line of a hunk: how it is shown, its place in the newer file (of one that went, where it was), whether it ran,
+    and how near it comes to the field (0 for not at all)."""
 
     shown: str
+    place: int
     ran: bool = False
     relevance: int = 0
 
@@ -132,13 +135,15 @@ def _hunks(
         lines: list[_Line] = []
         for kind, first, last, start, end in group:
             if kind == "equal":
-                lines += [_Line(f" {text}") for text in now.lines[start:end]]
+                lines += [_Line(f" {now.lines[place]}", now.start + place) for place in range(start, end)]
                 continue
-            lines += _changed("-", was, range(first, last), before, names)
+            gone = _changed("-", was, range(first, last), before, names)
+            lines += [line._replace(place=now.start + start) for line in gone]
             lines += _changed("+", now, range(start, end), after, names)
         relevance = max(line.relevance for line in lines)
-        shown = tuple(line.shown for line in _shortened(lines, relevance))
-        yield Hunk(file, name, now.start + group[0][3], shown, sum(line.ran for line in lines), relevance)
+        shown = _shortened(lines, relevance)
+        texts = tuple(line.shown for line in shown)
+        yield Hunk(file, name, shown[0].place, texts, sum(line.ran for line in lines), relevance)
 
 
 def _changed(
@@ -149,7 +154,7 @@ def _changed(
         text = function.lines[place]
         line = function.start + place
         ran = line >= function.body and line in executed
-        found.append(_Line(f"{sign}{text}", ran, _relevance(text, names) if ran else 0))
+        found.append(_Line(f"{sign}{text}", line, ran, _relevance(text, names) if ran else 0))
     return found
 
 
@@ -164,8 +169,13 @@ def _relevance(text: str, names: Collection[str]) -> int:
 
 
 def _shortened(lines: list[_Line], relevance: int) -> list[_Line]:
+    """The lines, or of many of them those around the first three that come nearest, with a mark for each gap."""
     if len(lines) <= MOST_LINES:
         return lines
     best = [place for place, line in enumerate(lines) if line.relevance == relevance and line.ran][:3] or [0]
-    kept = {near for place in best for near in range(place - 3, place + 4)}
-    return [line for place, line in enumerate(lines) if place in kept]
+    kept = sorted({near for place in best for near in range(place - 3, place + 4) if 0 <= near < len(lines)})
+    shown: list[_Line] = []
+    for before, place in pairwise([kept[0] - 1, *kept]):
+        shown += [] if place == before + 1 else [_Line("…", lines[place].place)]
+        shown.append(lines[place])
+    return shown

@@ -24,7 +24,7 @@ from harness.commands.plans import planned, require_device
 from harness.errors import CannotJudge, Exit, UsageError
 from harness.files import safe_name, write_atomically
 from harness.report import bisection as report
-from harness.report.json import encode
+from harness.report.document import encode
 from harness.report.progress import Bars
 from harness.report.replay import FOLDER, case_path, write_cases
 from harness.scenario import pinned

@@ -2,17 +2,48 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from rich.console import Console
 
-from harness.bisect.answer import Answer
+from harness.bisect.answer import Answer, Hunk
+from harness.bisect.bisection import Change, Ends
 from harness.bisect.decision import Decision
 from harness.bisect.revisions import Revision
-from harness.bisect.sequential import ERROR
+from harness.bisect.sequential import ERROR, Rates
 from harness.bisect.transitions import compare
+from harness.report.document import SCHEMA
 from harness.report.judgement import judge
+from harness.scenario.case import Case
+
+
+class AnswerDocument(msgspec.Struct, frozen=True):
+    """An answer, with all that a reader needs who has nothing but the document."""
+
+    case: Case
+    path: str
+    good: str
+    bad: str
+    fixed: bool
+    ends: Ends
+    rates: Rates
+    release: Change | None
+    commit: Change | None
+    hunks: tuple[Hunk, ...]
+    changed: int
+    fingerprint: str
+    exact: bool
+    judged: int
+    error: float
+    replay: str
+
+
+class BisectionDocument(msgspec.Struct, frozen=True, tag="bisection", tag_field="kind"):
+    """What one `harness bisect` has answered, an answer for each case."""
+
+    schema: int
+    answers: tuple[AnswerDocument, ...]
+
 
 #: Hunks that are shown; all of them are in the JSON.
 MOST_HUNKS = 3
@@ -84,21 +115,22 @@ def replays(answer: Answer) -> list[str]:
     return [f"replay: harness replay {path} {specs}", f"in a clone: git bisect run harness verdict {path} --sglang ."]
 
 
-def document(answers: Sequence[Answer]) -> dict[str, Any]:
-    """The answers as plain data; see docs/json.md."""
-    return {"schema": SCHEMA, "answers": [_document(answer) for answer in answers]}
-
-
-def _document(answer: Answer) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(answer)
-    return {
-        **plain,
-        "fingerprint": answer.case.fingerprint,
-        "exact": not answer.change.skipped,
-        "judged": answer.judged,
-        "error": answer.error,
-        "replay": replays(answer)[0].removeprefix("replay: "),
-    }
+def document(answers: Sequence[Answer]) -> BisectionDocument:
+    """The answers as a document; see docs/json.md."""
+    return BisectionDocument(
+        SCHEMA,
+        tuple(
+            AnswerDocument(
+                **msgspec.structs.asdict(answer),
+                fingerprint=answer.case.fingerprint,
+                exact=not answer.change.skipped,
+                judged=answer.judged,
+                error=answer.error,
+                replay=replays(answer)[0].removeprefix("replay: "),
+            )
+            for answer in answers
+        ),
+    )
 
 
 def markdown(answers: Sequence[Answer]) -> str:

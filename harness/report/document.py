@@ -120,7 +120,7 @@ Result = RunDocument | ScanDocument
 Document = Result | HistoryDocument
 
 
-def encode(document: Document) -> bytes:
+def encode(document: msgspec.Struct) -> bytes:
     """`document` as indented JSON with a line feed at its end."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 

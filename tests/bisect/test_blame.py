@@ -82,6 +82,19 @@ def test_a_function_that_came_or_went_is_blamed_and_shown_where_it_names_the_fie
     assert hunk.function == "publish"
     assert "+    batch.seq_lens_cpu = batch.planned" in hunk.lines
     assert len(hunk.lines) == 7
+    assert newer.splitlines()[hunk.start - 1] == hunk.lines[0][1:]
+
+
+def test_a_long_hunk_is_shown_around_its_likeliest_lines_with_a_mark_for_each_gap(folders: tuple[Path, Path]) -> None:
+    filler = "".join(f"    step{number} = {number}\n" for number in range(60))
+    named = "    batch.seq_lens_cpu = batch.planned\n"
+    newer = f"{OLDER}\n\ndef publish(batch):\n{filler}{named}{filler}{named}"
+    for folder, text in zip(folders, (OLDER, newer), strict=True):
+        (folder / "a.py").write_text(text)
+    (hunk,) = between(folders[0], lines(OLDER), folders[1], lines(newer), NAMES).hunks
+
+    assert [place for place, line in enumerate(hunk.lines) if line == "…"] == [7]
+    assert len(hunk.lines) == 7 + 1 + 4
 
 
 def test_a_file_that_is_gone_or_cannot_be_parsed_is_blamed_for_nothing_else(folders: tuple[Path, Path]) -> None:
