@@ -9,6 +9,7 @@ from typing import Any
 from harness.bisect.kept_runs import keep, kept
 from harness.campaign.run import Plan, Run, no_subject, run
 from harness.subject.source import Source
+from harness.subject.template import die_with_parent
 
 #: Told which release is at what stage, and how far; from several threads.
 ScanProgress = Callable[[str, str, int, int], None]
@@ -46,7 +47,7 @@ def _watch(source: Source, plan: Plan, progress: ScanProgress) -> Run:
     """Start the run of one source and pass on what it tells, until it has told its end."""
     context = multiprocessing.get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_report, args=(source, plan, sending))
+    process = context.Process(target=_report, args=(source, plan, sending, os.getpid()))
     process.start()
     sending.close()
     try:
@@ -63,7 +64,10 @@ def _watch(source: Source, plan: Plan, progress: ScanProgress) -> Run:
     return content if kind == "run" else no_subject(source, plan, f"the run ended early: {content}")
 
 
-def _report(source: Source, plan: Plan, sending: Any) -> None:
+def _report(source: Source, plan: Plan, sending: Any, scanning: int) -> None:
+    """Make the run and tell it; a scan that is killed takes its runs with it."""
+    if os.getpid() != scanning:
+        die_with_parent(scanning)
     try:
         done = run(source, plan, lambda *step: sending.send(("progress", step)))
         sending.send(("run", done))

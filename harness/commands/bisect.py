@@ -158,7 +158,17 @@ def _answer(asked: Asked, line: Line, asking: Asking, place: int, path: Path, ba
     bars.note(f"comparing what runs in {found.before.name} and in {found.after.name}")
     hunks, changed = blame(case, resolve(found.before.spec), resolve(found.after.spec), asked.subject)
     return Answer(
-        case, str(path), asked.good, asked.bad, asked.fixed, ends, asking.rates[place], release, commit, hunks, changed
+        case,
+        _short(path),
+        asked.good,
+        asked.bad,
+        asked.fixed,
+        ends,
+        asking.rates[place],
+        release,
+        commit,
+        hunks,
+        changed,
     )
 
 
@@ -173,3 +183,9 @@ def _searched(
 
     ends = verify_ends(revisions[0], revisions[-1], judge, asked.fixed)
     return ends, search(revisions, ends, judge, watch)
+
+
+def _short(path: Path) -> str:
+    """The path as a command takes it here: from the working directory where it lies below it."""
+    here = Path.cwd()
+    return str(path.resolve().relative_to(here)) if path.resolve().is_relative_to(here) else str(path)
