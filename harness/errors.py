@@ -48,3 +48,7 @@ class CannotJudge(HarnessError):
     """Nothing was wrong with the request, but no verdict can be given: no network, no subject, no disk."""
 
     exit_status = Exit.UNKNOWN
+
+
+class NoSubject(CannotJudge):
+    """An sglang that cannot be started or kept: of a revision a skip, where no network and no disk are none."""

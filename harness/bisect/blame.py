@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from harness.bisect.answer import Hunk
 from harness.bisect.decision import Subject
-from harness.errors import CannotJudge
+from harness.errors import NoSubject
 from harness.scenario.case import Case
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
@@ -47,7 +47,7 @@ def blame(case: Case, older: Source, newer: Source, subject: Subject) -> Blame:
     """What of their difference the scenario of `case` runs through; nothing where one of them cannot be traced."""
     try:
         before, after = (_executed(source, case, subject) for source in (older, newer))
-    except CannotJudge:
+    except NoSubject:
         return Blame()
     return between(Path(older.path), before, Path(newer.path), after, _names(case))
 

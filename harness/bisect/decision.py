@@ -8,7 +8,7 @@ import msgspec
 from harness.bisect.sequential import MOST_RUNS, Rates, SequentialTest, lower_bound, rates
 from harness.bisect.verdict import Answer, Shown, run_case
 from harness.campaign.trial import Observe
-from harness.errors import CannotJudge
+from harness.errors import NoSubject
 from harness.scenario import SessionScenario
 from harness.scenario.case import Case
 from harness.subject.source import Source
@@ -90,7 +90,7 @@ def decide_all(source: Source, asked: Sequence[tuple[Case, Rates | None]], subje
     """
     try:
         supervisor = Supervisor(source, subject.device, subject.through)
-    except CannotJudge as error:
+    except NoSubject as error:
         return [Decision("unknown", 0, 0, reason=str(error))] * len(asked)
     with supervisor:
         capabilities, observe = supervisor.info.capabilities, supervisor.observe

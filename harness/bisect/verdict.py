@@ -10,7 +10,7 @@ from harness.checks.check import Check
 from harness.checks.finding import Outcome
 from harness.checks.finding import Verdict as CheckVerdict
 from harness.checks.registry import CHECKS
-from harness.errors import CannotJudge, UsageError
+from harness.errors import NoSubject, UsageError
 from harness.scenario.capability import missing
 from harness.scenario.case import Case
 from harness.scenario.observation import Observation
@@ -57,7 +57,7 @@ def run_case(case: Case, observe: Observe, capabilities: Collection[str]) -> Sho
     needed = Trial.needed(check, case.scenario)
     try:
         observations = observe(needed)
-    except CannotJudge as error:
+    except NoSubject as error:
         return Shown("unknown", reason=str(error))
     outcome = check.outcome(case.scenario, observations)
     if outcome.verdict is CheckVerdict.UNKNOWN:

@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 import harness
-from harness.errors import CannotJudge
+from harness.errors import NoSubject
 from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Fault, Observation
 from harness.scenario.session import Subject
@@ -47,7 +47,7 @@ class Supervisor:
     """A subject for `source` on `device` (`emulated` or `npu`); a context manager.
 
     `command` is put in front of the subject's own command line, so that a subject can run behind `ssh` or
-    `docker exec`. What it is asked lies in a folder of its own in `pending` until it has answered. Raises CannotJudge
+    `docker exec`. What it is asked lies in a folder of its own in `pending` until it has answered. Raises NoSubject
     where the subject cannot be started at all, and where it was lost too often.
     """
 
@@ -87,13 +87,13 @@ class Supervisor:
         return self._ask(scenarios)
 
     def trace(self, scenario: Scenario) -> dict[str, tuple[int, ...]]:
-        """The lines of sglang that run while `scenario` is observed, by file; raises CannotJudge where it is lost.
+        """The lines of sglang that run while `scenario` is observed, by file; raises NoSubject where it is lost.
 
         Only a subject that was asked nothing else runs everything: backends and servers are kept warm.
         """
         answer = self._exchange([scenario], traced=True)
         if answer.fault is not None:
-            raise CannotJudge(f"sglang {self.source.release} was lost while it was traced: {answer.fault.reason}.")
+            raise NoSubject(f"sglang {self.source.release} was lost while it was traced: {answer.fault.reason}.")
         return answer.executed
 
     def _ask(self, scenarios: Sequence[Scenario]) -> list[Observation]:
@@ -160,7 +160,7 @@ class Supervisor:
     def _running(self) -> "subprocess.Popen[bytes]":
         if self.losses.enough:
             lost = self.losses.crashes + self.losses.costly
-            raise CannotJudge(
+            raise NoSubject(
                 f"the subject {self.source.spec} was lost {lost} times while it answered {self.losses.answered} "
                 "scenarios: giving up."
             )
@@ -207,11 +207,11 @@ class Supervisor:
         environment["TOKENIZERS_PARALLELISM"] = "false"
         return environment
 
-    def _not_started(self, why: str) -> CannotJudge:
+    def _not_started(self, why: str) -> NoSubject:
         self._kill()
         lines = [line.strip() for line in self._stderr_tail().splitlines() if line.strip()]
         last = f" Its last words: {lines[-1]}" if lines and lines[-1] not in why else ""
-        return CannotJudge(f"sglang {self.source.release} ({self.source.spec}) is no subject: {why}.{last}")
+        return NoSubject(f"sglang {self.source.release} ({self.source.spec}) is no subject: {why}.{last}")
 
     def _stderr_tail(self) -> str:
         """The end of what was said on stderr since the last frame was sent, or since the start."""

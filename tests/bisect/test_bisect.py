@@ -189,3 +189,13 @@ def test_ends_that_are_alike_are_refused_in_one_sentence(clone: Path, folder: Pa
     last = answer.stderr.splitlines()[-1]
     assert last.startswith("harness: the finding shows neither in ")
     assert last.endswith("there is nothing to search.")
+
+
+def test_a_folder_that_cannot_be_written_to_stops_git_bisect_instead_of_skipping(clone: Path, folder: Path) -> None:
+    (clone / FILE).parent.mkdir(parents=True)
+    (clone / FILE).write_text(OLDER)
+    (folder / ".harness").write_text("a file is in the way")
+    given = harness("verdict", CASE, "--sglang", clone, folder=folder)
+
+    assert given.returncode == 128
+    assert "cannot note in .harness/pending what the subject is asked" in given.stderr
