@@ -142,8 +142,22 @@ def test_a_verdict_is_a_status_of_git_bisect(
     assert words in given.stdout
 
 
+def commits(clone: Path, *texts: str) -> list[str]:
+    """Commit one version of the file after the other."""
+    (clone / FILE).parent.mkdir(parents=True, exist_ok=True)
+    made = []
+    for text in texts:
+        (clone / FILE).write_text(text)
+        git(clone, "add", "--all")
+        git(clone, "commit", "--quiet", "--message", "Change")
+        made.append(git(clone, "rev-parse", "HEAD"))
+    return made
+
+
 def test_a_finding_that_shows_sometimes_is_decided_by_a_sequential_test(clone: Path, folder: Path) -> None:
-    first, guilty = sixty_commits(clone, FILE, f"SHARE = 0.4\n{OLDER}", f"SHARE = 0.4\n{NEWER}", CULPRIT)
+    sometimes = "SHARE = 0.4\n"
+    texts = [sometimes + text for text in (OLDER, OLDER + "\n", NEWER, NEWER + "\n", NEWER + "\n\n")]
+    first, _, guilty, *_ = commits(clone, *texts)
     answer = harness("bisect", *ends(clone, first), "--json", "out.json", folder=folder)
     (found,) = json.loads((folder / "out.json").read_text())["answers"]
 
@@ -155,22 +169,16 @@ def test_a_finding_that_shows_sometimes_is_decided_by_a_sequential_test(clone: P
 
 
 def test_where_nothing_between_can_be_judged_the_answer_is_a_range(clone: Path, folder: Path) -> None:
-    commits = []
-    for text in (OLDER, "merge conflict", "merge conflict\n", NEWER):
-        (clone / FILE).parent.mkdir(parents=True, exist_ok=True)
-        (clone / FILE).write_text(text)
-        git(clone, "add", "--all")
-        git(clone, "commit", "--quiet", "--message", "Change")
-        commits.append(git(clone, "rev-parse", "HEAD"))
-    answer = harness("bisect", *ends(clone, commits[0]), folder=folder)
+    made = commits(clone, OLDER, "merge conflict", "merge conflict\n", NEWER)
+    answer = harness("bisect", *ends(clone, made[0]), folder=folder)
 
     assert answer.returncode == 3
-    names = ", ".join(f"{commit[:7]} 2026-07-01 Change" for commit in commits[1:])
+    names = ", ".join(f"{commit[:7]} 2026-07-01 Change" for commit in made[1:])
     assert f"first wrong: one of {names}; all but the last could not be judged" in answer.stdout
 
 
 def test_what_fixed_it_is_found_with_fixed(clone: Path, folder: Path) -> None:
-    first, fixing = sixty_commits(clone, FILE, NEWER, OLDER, LENGTH.format(""))
+    first, fixing, _ = commits(clone, NEWER, OLDER, OLDER + "\n")
     wrong_way = harness("bisect", *ends(clone, first), folder=folder)
     options = ["--fixed", "--repo", clone, "--bad", first, "--good", "main", "--case", CASE]
     answer = harness("bisect", *options, folder=folder)
@@ -182,7 +190,7 @@ def test_what_fixed_it_is_found_with_fixed(clone: Path, folder: Path) -> None:
 
 
 def test_ends_that_are_alike_are_refused_in_one_sentence(clone: Path, folder: Path) -> None:
-    first, _ = sixty_commits(clone, FILE, OLDER, OLDER + "\n# changed\n", "# changed")
+    first, _ = commits(clone, OLDER, OLDER + "\n")
     answer = harness("bisect", *ends(clone, first), folder=folder)
 
     assert answer.returncode == 2
