@@ -9,12 +9,16 @@ from typing import Annotated, Optional
 import typer
 from rich.console import Console
 
+from harness.bisect.decision import Subject
+from harness.commands import bisect as bisecting
 from harness.commands import check as checking
 from harness.commands import history as histories
 from harness.commands import machine
 from harness.commands import replay as replaying
 from harness.commands import report as reporting
-from harness.errors import Exit, HarnessError, ReaderGone
+from harness.commands import verdict as judging
+from harness.commands.plans import through_words
+from harness.errors import BisectExit, Exit, HarnessError, ReaderGone
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -87,9 +91,12 @@ def scan(
     seed: Seed = None,
     fresh: Fresh = False,
     json: JsonFile = None,
+    jobs: Annotated[
+        Optional[int], typer.Option("--jobs", metavar="N", min=1, help="Releases side by side; one for each core.")
+    ] = None,
 ) -> None:
     """Run the checks on every release of a range, and show where each finding comes and goes."""
-    raise typer.Exit(checking.scan(first, last, group or [], profile, seed, fresh, json))
+    raise typer.Exit(checking.scan(first, last, group or [], profile, seed, fresh, json, jobs))
 
 
 @accept.command("run")
@@ -216,6 +223,59 @@ def history(
     raise typer.Exit(histories.history(file, add or [], subject, json))
 
 
+Rate = Annotated[
+    Optional[float],
+    typer.Option(
+        "--rate",
+        metavar="P",
+        min=0.01,
+        max=1.0,
+        help="Share of the runs that show it where it is bad; below 1, a sequential test makes as many as it takes.",
+    ),
+]
+
+
+@app.command()
+def verdict(
+    case: Annotated[Path, typer.Argument(metavar="CASE.json", help="A case file, as findings name it.")],
+    sglang: Sglang = None,
+    device: Device = "emulated",
+    rate: Rate = None,
+    through: Through = None,
+) -> None:
+    """Say whether one case shows: status 0 good, 1 bad, 125 cannot be judged, 128 stop; for `git bisect run`."""
+    raise typer.Exit(judging.verdict(case, sglang, Subject(device, through_words(through)), rate or 1.0))
+
+
+@app.command()
+def bisect(
+    good: Annotated[
+        str, typer.Option("--good", metavar="SPEC", help="An sglang that is right: a release, or git:DIR@REV.")
+    ],
+    bad: Annotated[str, typer.Option("--bad", metavar="SPEC", help="An sglang that is wrong.")],
+    case: Annotated[Optional[Path], typer.Option("--case", metavar="CASE.json", help="The case to look for.")] = None,
+    fingerprint: Annotated[
+        Optional[str], typer.Option("--fingerprint", metavar="F", help="A finding that is pinned, or was found here.")
+    ] = None,
+    group: Groups = None,
+    fixed: Annotated[bool, typer.Option("--fixed", help="Find what fixed it: --bad is the older end.")] = False,
+    repo: Annotated[
+        Optional[Path], typer.Option("--repo", metavar="DIR", help="A clone: go on among its commits.")
+    ] = None,
+    rate: Rate = None,
+    device: Device = "emulated",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Judge everything anew.")] = False,
+    json: JsonFile = None,
+    markdown: Annotated[
+        Optional[Path], typer.Option("--markdown", metavar="FILE", help="Write the report for an issue.")
+    ] = None,
+    through: Through = None,
+) -> None:
+    """Find the release, and in a clone the commit, from which a finding shows; without a case whatever has changed."""
+    asked = bisecting.Asked(good, bad, fixed, repo, rate, Subject(device, through_words(through)), fresh)
+    raise typer.Exit(bisecting.bisect(asked, case, fingerprint, group or [], json, markdown))
+
+
 @app.command(context_settings={"allow_interspersed_args": False})
 def emulate(command: Annotated[list[str], typer.Argument(metavar="COMMAND...")], sglang: Sglang = None) -> None:
     """Run a command whose Python processes all have an emulated NPU, and the sglang that is named."""
@@ -232,8 +292,17 @@ def main() -> None:
     """Run a command; what goes wrong is one sentence on stderr and an exit status of `harness.errors.Exit`.
 
     A fault of the harness itself is status 3 with its traceback, a reader that went away 141: neither may be taken for
-    findings, which is what the 1 that Python would end with means.
+    findings, which is what the 1 that Python would end with means. `verdict` ends with a status of `BisectExit`.
     """
+    try:
+        _run()
+    except SystemExit as ended:
+        if sys.argv[1:2] == ["verdict"] and isinstance(ended.code, int) and ended.code not in tuple(BisectExit):
+            raise SystemExit(max(ended.code, int(BisectExit.STOP))) from None
+        raise
+
+
+def _run() -> None:
     try:
         app()
     except HarnessError as error:

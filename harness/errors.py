@@ -12,6 +12,18 @@ class Exit(IntEnum):
     UNKNOWN = 3
 
 
+class BisectExit(IntEnum):
+    """Exit status of `harness verdict`: what `git bisect run` understands.
+
+    git takes every other status from 1 to 127 for bad, so whatever is no answer at all has to be `STOP`.
+    """
+
+    GOOD = 0
+    BAD = 1
+    SKIP = 125
+    STOP = 128
+
+
 class ReaderGone(Exception):
     """Nobody reads the output any more: the command ends without a word."""
 
@@ -28,7 +40,15 @@ class UsageError(HarnessError):
     exit_status = Exit.USAGE
 
 
+class NothingToTest(UsageError):
+    """What is named is no sglang, or one without the Ascend backend: of a revision that is no wrong use, but a skip."""
+
+
 class CannotJudge(HarnessError):
     """Nothing was wrong with the request, but no verdict can be given: no network, no subject, no disk."""
 
     exit_status = Exit.UNKNOWN
+
+
+class NoSubject(CannotJudge):
+    """An sglang that cannot be started or kept: of a revision a skip, where no network and no disk are none."""

@@ -141,11 +141,11 @@ def assert_one_sentence(ended: Ended, status: int, words: str) -> None:
 def test_help_lists_the_commands(harness: Command) -> None:
     ended = harness("--help")
     assert ended.status == 0
-    for command in ("check", "scan", "replay", "doctor"):
+    for command in ("check", "scan", "replay", "bisect", "verdict", "doctor"):
         assert f" {command} " in ended.out
 
 
-@pytest.mark.parametrize("command", ["check", "scan", "replay", "doctor"])
+@pytest.mark.parametrize("command", ["check", "scan", "replay", "bisect", "verdict", "doctor"])
 def test_every_command_has_help(harness: Command, command: str) -> None:
     ended = harness(command, "--help")
     assert ended.status == 0

@@ -9,6 +9,9 @@ from harness.campaign.run import Run
 from harness.checks.finding import Finding
 from harness.scenario.capability import missing
 
+#: Where releases are tagged `v0.5.18`.
+REPOSITORY = "https://github.com/sgl-project/sglang"
+
 State = Literal["wrong", "right", "unknown", "absent"]
 
 
@@ -20,6 +23,26 @@ class Transition(msgspec.Struct, frozen=True):
     good: str
     bad: str
     skipped: tuple[str, ...] = ()
+
+    @property
+    def older(self) -> str:
+        """The release before the change."""
+        return self.good if self.change == "broken" else self.bad
+
+    @property
+    def newer(self) -> str:
+        """The release that has the change."""
+        return self.bad if self.change == "broken" else self.good
+
+    @property
+    def link(self) -> str:
+        """The page of every commit between the tags of the two releases."""
+        return compare(self.older, self.newer)
+
+
+def compare(older: str, newer: str) -> str:
+    """The page of every commit between the tags of two releases."""
+    return f"{REPOSITORY}/compare/v{older}...v{newer}"
 
 
 def state(run: Run, finding: Finding) -> State:

@@ -58,14 +58,21 @@ def scan(
     seed: int | None,
     fresh: bool,
     json_file: Path | None,
+    jobs: int | None = None,
 ) -> Exit:
-    """Run the checks on every release from `first` to `last`, show the history and write the JSON asked for."""
+    """Run the checks on every release from `first` to `last`, show the history and write the JSON asked for.
+
+    `jobs` releases are checked side by side, as many as there are cores where it is None. What an earlier scan has
+    judged is taken from the cache, unless everything is to be `fresh`.
+    """
     plan = planned(groups, profile, seed, "emulated", fresh)
     with Bars(Console(stderr=True)) as bars:
         mention_unanswered(bars)
         releases = wheels.releases_between(first, last, bars.note)
         sources = [resolve(release, bars.note) for release in releases]
-        runs = scan_releases(sources, plan, lambda release, *rest: bars.advance(f"sglang {release}", *rest))
+        runs = scan_releases(
+            sources, plan, lambda release, *rest: bars.advance(f"sglang {release}", *rest), jobs, fresh
+        )
     changes = transitions(runs)
     show_scan(output(), runs, changes)
     for run in runs:

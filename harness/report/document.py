@@ -81,6 +81,12 @@ class RunDocument(msgspec.Struct, frozen=True, tag="run", tag_field="kind"):
         return {"findings": len(self.findings), "checks that could not judge": len(self.unknown)}
 
 
+class TransitionDocument(Transition, frozen=True):
+    """A change, with the page of what lies between the tags of the two releases."""
+
+    compare: str = ""
+
+
 class ScanDocument(msgspec.Struct, frozen=True, tag="scan", tag_field="kind"):
     """One run for each release of a range, oldest first, and every change from right to wrong or back.
 
@@ -90,7 +96,7 @@ class ScanDocument(msgspec.Struct, frozen=True, tag="scan", tag_field="kind"):
     schema: int
     runs: tuple[RunDocument, ...]
     states: dict[str, tuple[State, ...]]
-    transitions: tuple[Transition, ...]
+    transitions: tuple[TransitionDocument, ...]
 
     @property
     def passed(self) -> bool:
@@ -115,7 +121,7 @@ Result = RunDocument | ScanDocument | AcceptanceComparison
 Document = Result | HistoryDocument
 
 
-def encode(document: Document) -> bytes:
+def encode(document: msgspec.Struct) -> bytes:
     """`document` as indented JSON with a line feed at its end."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 

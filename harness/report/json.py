@@ -15,6 +15,7 @@ from harness.report.document import (
     LostDocument,
     RunDocument,
     ScanDocument,
+    TransitionDocument,
 )
 from harness.report.judgement import judge
 from harness.report.replay import command, lost_command
@@ -61,4 +62,5 @@ def scan_document(runs: Sequence[Run], transitions: Sequence[Transition]) -> Sca
     states = {
         fingerprint: tuple(state(run, finding) for run in runs) for fingerprint, finding in all_findings(runs).items()
     }
-    return ScanDocument(SCHEMA, tuple(run_document(run) for run in runs), states, tuple(transitions))
+    changes = tuple(TransitionDocument(**msgspec.structs.asdict(one), compare=one.link) for one in transitions)
+    return ScanDocument(SCHEMA, tuple(run_document(run) for run in runs), states, changes)

@@ -32,7 +32,7 @@ class Bars:
 
     def note(self, message: str) -> None:
         """A line of its own: a download, say."""
-        self.console.print(message, highlight=False, soft_wrap=True)
+        self.console.print(message, highlight=False, soft_wrap=True, markup=False)
 
     def __enter__(self) -> Self:
         self.progress.start()

@@ -139,11 +139,7 @@ def show_scan(console: Console, runs: Sequence[Run], transitions: Sequence[Trans
         for line in losses(run):
             console.print(f"{name(run)} {escape(line)}", soft_wrap=True, highlight=False)
     _show_history(console, runs)
-    serious = [change for change in transitions if judge(change.fingerprint).kind in ("fault", "unjudged")]
-    for change in serious:
-        console.print(escape(_sentence(change)), soft_wrap=True, highlight=False)
-    if len(serious) < len(transitions):
-        console.print(f"{len(transitions) - len(serious)} more changes of lesser findings: see --json.")
+    _show_transitions(console, runs, transitions)
 
 
 def _of_group(run: Run, group: str) -> list[Finding]:
@@ -178,8 +174,15 @@ def _show_history(console: Console, runs: Sequence[Run]) -> None:
         console.print(f"{len(findings) - len(shown)} findings that are harmless are left out: see --json.")
 
 
-def _sentence(change: Transition) -> str:
-    between = f", with {', '.join(change.skipped)} not judged between" if change.skipped else ""
-    if change.change == "broken":
-        return f"broken: {change.fingerprint} is right in {change.good} and wrong from {change.bad}{between}"
-    return f"fixed: {change.fingerprint} is wrong in {change.bad} and right from {change.good}{between}"
+def _show_transitions(console: Console, runs: Sequence[Run], transitions: Sequence[Transition]) -> None:
+    """Every change, between the two releases where it happened, with the link of what lies between their tags."""
+    place = {run.subject.release: number for number, run in enumerate(runs)}
+    neighbours = dict.fromkeys((change.older, change.newer) for change in transitions)
+    for older, newer in sorted(neighbours, key=lambda two: [place[release] for release in two]):
+        there = [change for change in transitions if (change.older, change.newer) == (older, newer)]
+        console.print(f"\n{escape(f'{older} → {newer}  {there[0].link}')}", highlight=False, soft_wrap=True)
+        for change in sorted(there, key=lambda one: ORDER.index(judge(one.fingerprint).kind)):
+            kind = judge(change.fingerprint).kind
+            between = f", {', '.join(change.skipped)} not judged" if change.skipped else ""
+            line = f"  {change.change} [{COLOURS[kind]}]{kind}[/] {escape(change.fingerprint + between)}"
+            console.print(line, highlight=False, soft_wrap=True)

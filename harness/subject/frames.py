@@ -46,12 +46,14 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 class Observe(msgspec.Struct, frozen=True, tag=True):
     """Run these scenarios; `limit` is the time for all of them together, in seconds.
 
-    `stage` says which worker they are for (`stage_of`).
+    `stage` says which worker they are for (`stage_of`). With a folder in `traced`, it is noted which lines of the files
+    below it run.
     """
 
     limit: float
     scenarios: tuple[Scenario, ...]
     stage: str = ""
+    traced: str = ""
 
 
 class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -59,13 +61,14 @@ class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
     `last` says that the worker is of no more use, since its device is lost: the last observation is of the scenario
     that lost it, and those that come after it in the frame are for the next worker.
-    `overhead` is what the sanitizer cost.
+    `overhead` is what the sanitizer cost. `executed` are the lines that ran, by file, where they were to be traced.
     """
 
     observations: tuple[Observation, ...] = ()
     fault: Fault | None = None
     last: bool = False
     overhead: Overhead = Overhead()
+    executed: dict[str, tuple[int, ...]] = {}
 
     def answers(self, scenarios: int) -> bool:
         """Whether this is as long as an answer to so many scenarios may be."""

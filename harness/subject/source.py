@@ -9,7 +9,6 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-import subprocess
 import tarfile
 from collections.abc import Callable
 from email.parser import HeaderParser
@@ -19,8 +18,9 @@ import msgspec
 from packaging.version import InvalidVersion, Version
 
 from harness.cache import cache_dir, new_directory
-from harness.errors import CannotJudge, UsageError
+from harness.errors import CannotJudge, NothingToTest, UsageError
 from harness.subject import wheels
+from harness.subject.clone import Clone, git, reason
 
 ASCEND_BACKEND = "sglang/srt/hardware_backend/npu/attention/ascend_backend.py"
 """The file without which an sglang has nothing for this harness to test."""
@@ -29,9 +29,6 @@ UNKNOWN = "unknown"
 """The release of an sglang that does not tell it."""
 
 _FORMS = "name `installed`, a release like 0.5.18, a directory, or `git:DIR@REV`"
-
-# Set by git in its hooks; each would make `git -C DIR` answer for another repository.
-_GIT_REDIRECTIONS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 
 # At the start of a line only: indented assignments are fallbacks for when the version is not known.
 _ASSIGNED_VERSION = re.compile(r"""^__version__\s*=\s*(?:version\s*=\s*)?["']([^"']+)["']""", re.MULTILINE)
@@ -59,7 +56,7 @@ def resolve(spec: str | None, progress: Callable[[str], None] | None = None) -> 
         progress: told what is being done when a release is downloaded or a revision is unpacked.
 
     Raises:
-        UsageError: a spec that names nothing, no sglang, or an sglang without the Ascend backend.
+        UsageError: a spec that names nothing; `NothingToTest` where it is no sglang, or one without the Ascend backend.
         CannotJudge: no spec and no sglang here, or one that cannot be brought into the cache.
     """
     if spec is None:
@@ -70,7 +67,7 @@ def resolve(spec: str | None, progress: Callable[[str], None] | None = None) -> 
         return _revision(spec, progress)
     if os.sep in spec or spec.startswith((".", "~")):
         return _directory(spec)
-    if _is_release(spec):
+    if is_release(spec):
         path = wheels.fetch(spec, progress)
         _require_ascend_backend(path, f"sglang {path.name}")
         return Source(spec=spec, kind="release", path=str(path), release=path.name)
@@ -124,17 +121,9 @@ def _directory(spec: str) -> Source:
 
 
 def _revision(spec: str, progress: Callable[[str], None] | None) -> Source:
-    repository, name = _split_git_spec(spec)
-    opened = _git(repository, "rev-parse", "--absolute-git-dir")
-    if opened.returncode != 0:
-        raise UsageError(f"{repository} cannot be read as a git repository ({_reason(opened)}): {_FORMS}.")
-    # Not DIR itself: seen from a subdirectory, git would look for the paths below that one.
-    root = Path(opened.stdout.strip())
-    # With its suffix, no name that begins with a dash is an option for git.
-    found = _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-    if found.returncode != 0:
-        raise UsageError(f"{repository} has no revision {name!r}: name a commit, a tag or a branch of it.")
-    commit = found.stdout.strip()
+    directory, name = split_git_spec(spec)
+    clone = Clone(directory)
+    root, commit = clone.root, clone.commit(name)
     target = cache_dir() / "revisions" / commit
     if not target.exists():
         if progress is not None:
@@ -145,8 +134,11 @@ def _revision(spec: str, progress: Callable[[str], None] | None) -> Source:
     return Source(spec=spec, kind="git", path=str(target), release=release, revision=commit)
 
 
-def _split_git_spec(spec: str) -> tuple[Path, str]:
-    """Split `git:DIR@REV`. Both may hold an `@`: DIR is the longest part that is a directory."""
+def split_git_spec(spec: str) -> tuple[Path, str]:
+    """The directory and the revision of `git:DIR@REV`. Both may hold an `@`: DIR is the longest part that exists.
+
+    Raises UsageError where no part is a directory.
+    """
     parts = spec.removeprefix("git:").split("@")
     for count in range(len(parts) - 1, 0, -1):
         directory, name = "@".join(parts[:count]), "@".join(parts[count:])
@@ -159,14 +151,14 @@ def _unpack_revision(root: Path, commit: str, target: Path, spec: str) -> None:
     """Unpack the package from the repository into the cache; the checkout is not looked at."""
     # A commit of the repository has `python/sglang`, one of a repository made from a release `sglang`.
     trees = {f"{commit}:python": f"{commit}:python/sglang", commit: f"{commit}:sglang"}
-    holding = [tree for tree, package in trees.items() if _git(root, "cat-file", "-e", package).returncode == 0]
+    holding = [tree for tree, package in trees.items() if git(root, "cat-file", "-e", package).returncode == 0]
     if not holding:
-        raise UsageError(f"{spec} is no sglang: the revision has neither python/sglang nor sglang.")
+        raise NothingToTest(f"{spec} is no sglang: the revision has neither python/sglang nor sglang.")
     with new_directory(target) as directory:
         archive = directory.parent / "archive.tar"
-        packed = _git(root, "archive", "--format=tar", f"--output={archive}", holding[0], "sglang")
+        packed = git(root, "archive", "--format=tar", f"--output={archive}", holding[0], "sglang")
         if packed.returncode != 0:
-            raise CannotJudge(f"git could not write {spec} to {target.parent} ({_reason(packed)}): run again.")
+            raise CannotJudge(f"git could not write {spec} to {target.parent} ({reason(packed)}): run again.")
         with tarfile.open(archive) as members:
             members.extractall(directory, filter=_inside)
         _require_ascend_backend(directory, spec)
@@ -182,9 +174,9 @@ def _inside(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:
 
 def _require_ascend_backend(path: Path, name: str) -> None:
     if not (path / "sglang" / "__init__.py").is_file():
-        raise UsageError(f"{name} is no sglang: sglang/__init__.py is missing in it.")
+        raise NothingToTest(f"{name} is no sglang: sglang/__init__.py is missing in it.")
     if not (path / ASCEND_BACKEND).is_file():
-        raise UsageError(f"{name} is an sglang that has no Ascend backend: {ASCEND_BACKEND} is missing in it.")
+        raise NothingToTest(f"{name} is an sglang that has no Ascend backend: {ASCEND_BACKEND} is missing in it.")
 
 
 def _release_of(path: Path, revision: str) -> str:
@@ -198,11 +190,11 @@ def _release_of(path: Path, revision: str) -> str:
 
 def _described(repository: Path, commit: str) -> str:
     """The version that git's tags give a commit, as a valid version number; empty without tags."""
-    answer = _git(repository, "describe", "--tags", "--long", "--match", "v[0-9]*", commit)
+    answer = git(repository, "describe", "--tags", "--long", "--match", "v[0-9]*", commit)
     if answer.returncode != 0:
         return ""
     tag, distance, abbreviation = answer.stdout.strip().rsplit("-", 2)
-    if not _is_release(tag):
+    if not is_release(tag):
         return ""
     return str(Version(tag)) if distance == "0" else f"{Version(tag)}+{distance}.{abbreviation}"
 
@@ -212,7 +204,7 @@ def _written_version(path: Path) -> str:
         file = path / "sglang" / name
         if file.is_file():
             assigned = _ASSIGNED_VERSION.search(file.read_text(encoding="utf-8", errors="replace"))
-            if assigned and _is_release(assigned.group(1)):
+            if assigned and is_release(assigned.group(1)):
                 return assigned.group(1)
     return ""
 
@@ -220,26 +212,13 @@ def _written_version(path: Path) -> str:
 def _revision_of(path: Path) -> str:
     """The commit checked out around `path`; empty if sglang is not a tracked part of that checkout."""
     # An environment's site-packages often lies, ignored, in the checkout of something else.
-    if _git(path, "ls-files", "--error-unmatch", "sglang/__init__.py").returncode != 0:
+    if git(path, "ls-files", "--error-unmatch", "sglang/__init__.py").returncode != 0:
         return ""
-    return _git(path, "rev-parse", "HEAD").stdout.strip()
+    return git(path, "rev-parse", "HEAD").stdout.strip()
 
 
-def _git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["git", "-C", str(directory), *arguments]
-    environment = {name: value for name, value in os.environ.items() if name not in _GIT_REDIRECTIONS}
-    try:
-        return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
-    except FileNotFoundError:
-        return subprocess.CompletedProcess(command, returncode=127, stdout="", stderr="git is not installed")
-
-
-def _reason(answer: subprocess.CompletedProcess[str]) -> str:
-    lines = answer.stderr.strip().splitlines() or ["git gave no reason"]
-    return lines[0].removeprefix("fatal: ").rstrip(".")
-
-
-def _is_release(word: str) -> bool:
+def is_release(word: str) -> bool:
+    """Whether `word` is a version number, of a release that may or may not exist."""
     try:
         Version(word)
     except InvalidVersion:

@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 import harness
-from harness.errors import CannotJudge
+from harness.errors import NoSubject
 from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Fault, Observation
 from harness.scenario.session import Subject
@@ -39,6 +39,7 @@ START_LIMIT = 180.0  #: seconds to import sglang on a slow machine
 STEP_LIMIT = 30.0  #: seconds for one scenario, thousands of times what one takes
 #: Seconds to start a server and to play one session, some ten times what it takes.
 SESSION_LIMITS: dict[Subject, float] = {"worker": 240.0, "engine": 600.0}
+TRACED = 10  #: times as long as usual that a scenario may take while its lines are noted
 STDERR_TAIL = 4000  #: characters of the subject's stderr that a fault keeps
 
 
@@ -46,7 +47,7 @@ class Supervisor:
     """A subject for `source` on `device` (`emulated` or `npu`); a context manager.
 
     `command` is put in front of the subject's own command line, so that a subject can run behind `ssh` or
-    `docker exec`. What it is asked lies in a folder of its own in `pending` until it has answered. Raises CannotJudge
+    `docker exec`. What it is asked lies in a folder of its own in `pending` until it has answered. Raises NoSubject
     where the subject cannot be started at all, and where it was lost too often.
     """
 
@@ -85,6 +86,16 @@ class Supervisor:
             return [answers.get(one) or Observation(fault=self.faults[one]) for one in scenarios]
         return self._ask(scenarios)
 
+    def trace(self, scenario: Scenario) -> dict[str, tuple[int, ...]]:
+        """The lines of sglang that run while `scenario` is observed, by file; raises NoSubject where it is lost.
+
+        Only a subject that was asked nothing else runs everything: backends and servers are kept warm.
+        """
+        answer = self._exchange([scenario], traced=True)
+        if answer.fault is not None:
+            raise NoSubject(f"sglang {self.source.release} was lost while it was traced: {answer.fault.reason}.")
+        return answer.executed
+
     def _ask(self, scenarios: Sequence[Scenario]) -> list[Observation]:
         observations: list[Observation] = []
         while len(observations) < len(scenarios):
@@ -114,7 +125,7 @@ class Supervisor:
         self.faults[scenario] = fault
         return Observation(fault=fault)
 
-    def _exchange(self, scenarios: Sequence[Scenario]) -> Observed:
+    def _exchange(self, scenarios: Sequence[Scenario], traced: bool = False) -> Observed:
         """Send one frame. The answer has a fault or an observation for each scenario, fewer where the device went."""
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
@@ -123,6 +134,8 @@ class Supervisor:
         if isinstance(first, SessionScenario):
             limit = SESSION_LIMITS[first.subject] * len(scenarios)
         message = Observe(limit, tuple(scenarios), stage)
+        if traced:
+            message = Observe(limit * TRACED, tuple(scenarios), stage, self.source.path)
         self.said = self.stderr.seek(0, os.SEEK_END)
         self.pending.write(scenarios)
         try:
@@ -147,7 +160,7 @@ class Supervisor:
     def _running(self) -> "subprocess.Popen[bytes]":
         if self.losses.enough:
             lost = self.losses.crashes + self.losses.costly
-            raise CannotJudge(
+            raise NoSubject(
                 f"the subject {self.source.spec} was lost {lost} times while it answered {self.losses.answered} "
                 "scenarios: giving up."
             )
@@ -194,11 +207,11 @@ class Supervisor:
         environment["TOKENIZERS_PARALLELISM"] = "false"
         return environment
 
-    def _not_started(self, why: str) -> CannotJudge:
+    def _not_started(self, why: str) -> NoSubject:
         self._kill()
         lines = [line.strip() for line in self._stderr_tail().splitlines() if line.strip()]
         last = f" Its last words: {lines[-1]}" if lines and lines[-1] not in why else ""
-        return CannotJudge(f"sglang {self.source.release} ({self.source.spec}) is no subject: {why}.{last}")
+        return NoSubject(f"sglang {self.source.release} ({self.source.spec}) is no subject: {why}.{last}")
 
     def _stderr_tail(self) -> str:
         """The end of what was said on stderr since the last frame was sent, or since the start."""

@@ -28,6 +28,7 @@ from harness.subject.frames import (
     read_frame,
     write_frame,
 )
+from harness.subject.tracing import Tracer
 
 PR_SET_PDEATHSIG = 1  #: of <sys/prctl.h>
 
@@ -177,4 +178,11 @@ def _work(driver: Driver, descriptor: int) -> None:
             frame = read_frame(descriptor)
         except ProtocolError:
             return
-        write_frame(descriptor, encoder.encode(driver(decoder.decode(frame))))
+        message = decoder.decode(frame)
+        write_frame(descriptor, encoder.encode(_traced(driver, message) if message.traced else driver(message)))
+
+
+def _traced(driver: Driver, message: Observe) -> Observed:
+    with Tracer(message.traced) as tracer:
+        answer = driver(message)
+    return msgspec.structs.replace(answer, executed=tracer.executed)

@@ -1,22 +1,11 @@
-"""Where findings come and go, written as rows of verdicts; and the scan that makes the runs."""
-
-import multiprocessing.dummy
-import os
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
+"""Where findings come and go, written as rows of verdicts."""
 
 import pytest
 from msgspec.structs import replace
 
-from harness.bisect import scan as module
-from harness.bisect.scan import scan
 from harness.bisect.transitions import State, Transition, all_findings, state, transitions
-from harness.campaign.profile import PROFILES
-from harness.campaign.run import Plan, Run
+from harness.campaign.run import Run
 from harness.checks.finding import Finding
-from harness.errors import Exit
-from harness.subject.source import Source
 from tests.runs import BLOCK_TWICE, REFUSED, info, made_run
 
 FINGERPRINT = BLOCK_TWICE.fingerprint
@@ -148,78 +137,3 @@ def test_a_finding_without_host_lengths_is_absent_where_these_are_never_missing(
     hostless = replace(BLOCK_TWICE, scenario=replace(BLOCK_TWICE.scenario, host_view="bound"))
     assert state(made_run(), hostless) == "absent"
     assert state(made_run(subject=info(capabilities=["DFLASH", "absent-host"])), hostless) == "right"
-
-
-PLAN = Plan((), PROFILES["dev"], 0)
-SOURCES = [Source(f"0.5.{minor}", "release", f"/nonexistent/0.5.{minor}", f"0.5.{minor}") for minor in (15, 16, 17)]
-
-FakeRun = Callable[..., Run]
-
-
-@pytest.fixture
-def scan_here(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeRun], None]:
-    """Make a scan use threads of this process, and another `run`."""
-
-    def install(run: FakeRun) -> None:
-        threads = SimpleNamespace(get_context=lambda method: multiprocessing.dummy)
-        monkeypatch.setattr(module, "multiprocessing", threads)
-        monkeypatch.setattr(module, "run", run)
-
-    return install
-
-
-def ignore(*event: Any) -> None:
-    """Progress that nobody looks at."""
-
-
-def test_runs_come_back_in_the_order_of_their_sources(scan_here: Callable[[FakeRun], None]) -> None:
-    scan_here(lambda source, plan, progress: made_run(subject=info(source.release)))
-    runs = scan(SOURCES, PLAN, ignore, workers=3)
-    assert [run.subject.release for run in runs] == ["0.5.15", "0.5.16", "0.5.17"]
-
-
-def test_a_run_that_raises_is_unknown_and_takes_no_other_down(scan_here: Callable[[FakeRun], None]) -> None:
-    def run(source: Source, plan: Plan, progress: Any) -> Run:
-        if source.release == "0.5.16":
-            raise ZeroDivisionError("division by zero")
-        return made_run(BLOCK_TWICE, subject=info(source.release))
-
-    scan_here(run)
-    runs = scan(SOURCES, PLAN, ignore)
-    assert [run.exit_status for run in runs] == [Exit.FINDINGS, Exit.UNKNOWN, Exit.FINDINGS]
-    assert runs[1].subject.release == "0.5.16"
-    assert runs[1].unknown == {"subject": "the run ended early: ZeroDivisionError: division by zero"}
-
-
-def test_progress_is_told_with_the_release(scan_here: Callable[[FakeRun], None]) -> None:
-    def run(source: Source, plan: Plan, progress: Any) -> Run:
-        progress("sweep", 1, 2)
-        return made_run(subject=info(source.release))
-
-    scan_here(run)
-    events: list[tuple[Any, ...]] = []
-    scan(SOURCES, PLAN, lambda *event: events.append(event), workers=1)
-    assert events == [(release, "sweep", 1, 2) for release in ("0.5.15", "0.5.16", "0.5.17")]
-
-
-def test_nothing_is_scanned_without_sources(scan_here: Callable[[FakeRun], None]) -> None:
-    scan_here(lambda source, plan, progress: made_run())
-    assert scan([], PLAN, ignore) == []
-
-
-def test_a_run_that_raises_in_a_process_of_its_own_is_unknown() -> None:
-    (run,) = scan(SOURCES[:1], PLAN._replace(groups=("nonsense",)), ignore, workers=1)
-    assert run.unknown["subject"].startswith("the run ended early: UsageError: there is no check group 'nonsense'")
-
-
-class Killer(str):
-    """A spec that ends the process which receives it, as the system does when memory runs out."""
-
-    def __reduce__(self) -> Any:
-        return os._exit, (1,)
-
-
-def test_a_run_whose_process_is_killed_takes_no_other_down() -> None:
-    sources = [SOURCES[0], replace(SOURCES[1], spec=Killer()), SOURCES[2]]
-    runs = scan(sources, PLAN._replace(groups=("nonsense",)), ignore, workers=1)
-    assert ["UsageError" in run.unknown["subject"] for run in runs] == [True, False, True]

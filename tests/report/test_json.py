@@ -122,6 +122,7 @@ def test_a_scan_has_runs_and_transitions() -> None:
             "good": "1",
             "bad": "0.5.18",
             "skipped": ["2"],
+            "compare": "https://github.com/sgl-project/sglang/compare/v1...v0.5.18",
         }
     ]
 

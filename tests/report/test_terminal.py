@@ -217,21 +217,30 @@ def test_a_scan_without_findings_has_no_history() -> None:
     assert "judgement" not in scan_shown([made_run()])
 
 
-def test_a_change_is_told_in_a_sentence() -> None:
+def test_changes_are_told_between_the_releases_where_they_happened_with_the_link_of_their_tags() -> None:
+    releases = ("0.5.9", "0.5.15", "0.5.16", "0.5.17", "0.5.18", "0.5.19")
+    runs = [made_run(BLOCK_TWICE, subject=info(release)) for release in releases]
     changes = [
-        Transition(BLOCK_TWICE.fingerprint, "broken", "0.5.15", "0.5.17", ("0.5.16",)),
         Transition(BLOCK_TWICE.fingerprint, "fixed", "0.5.19", "0.5.18"),
+        Transition(BLOCK_TWICE.fingerprint, "broken", "0.5.9", "0.5.15"),
+        Transition("window-mask:lesser", "broken", "0.5.15", "0.5.17", ("0.5.16",)),
+        Transition(BLOCK_TWICE.fingerprint, "broken", "0.5.15", "0.5.17"),
     ]
-    text = scan_shown([made_run(BLOCK_TWICE)], changes)
-    name = BLOCK_TWICE.fingerprint
-    assert f"broken: {name} is right in 0.5.15 and wrong from 0.5.17, with 0.5.16 not judged between\n" in text
-    assert f"fixed: {name} is wrong in 0.5.18 and right from 0.5.19\n" in text
+    text = scan_shown(runs, changes)
+    compare = "https://github.com/sgl-project/sglang/compare"
+    assert (
+        text.split("\n0.5.9 → ")[1]
+        == f"""0.5.15  {compare}/v0.5.9...v0.5.15
+  broken fault {BLOCK_TWICE.fingerprint}
 
+0.5.15 → 0.5.17  {compare}/v0.5.15...v0.5.17
+  broken fault {BLOCK_TWICE.fingerprint}
+  broken unjudged window-mask:lesser, 0.5.16 not judged
 
-def test_changes_of_lesser_findings_are_counted_and_not_told() -> None:
-    text = scan_shown([made_run(REFUSED)], [Transition(REFUSED.fingerprint, "broken", "0.5.15", "0.5.17")])
-    assert "broken:" not in text
-    assert "1 more changes of lesser findings: see --json.\n" in text
+0.5.18 → 0.5.19  {compare}/v0.5.18...v0.5.19
+  fixed fault {BLOCK_TWICE.fingerprint}
+"""
+    )
 
 
 ODD_NAMES = ["dir[1]", "[red", "[bold]", "[/]", "[/bold]", "\\[x]"]
@@ -249,7 +258,7 @@ def test_a_release_with_brackets_is_shown_as_it_is_in_a_scan(odd: str) -> None:
     assert rows(text, "release")[1][0] == odd
     assert f"{odd} metadata: " in text
     assert f"{odd} UNKNOWN subject" in text
-    assert f"wrong from {odd}" in text
+    assert f"0.5.15 → {odd}  " in text
 
 
 @pytest.mark.parametrize("odd", ODD_NAMES)

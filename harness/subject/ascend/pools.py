@@ -76,7 +76,7 @@ class Pools:
         if self.hybrid:
             _set_free_pages(self.allocator.swa_attn_allocator, pages.swa_page(order), self.device)
         counts = [pages.pages_per_row] + [pages.own] * (scenario.pool.rows - 1)
-        slots = self._slots(counts)
+        slots = self._slots(sum(counts) * self.page_size)
         row_slots = torch.split(slots, [count * self.page_size for count in counts])
         shared = row_slots[0][: pages.shared * self.page_size]
         table = torch.zeros_like(self.req_to_token_pool.req_to_token)
@@ -88,19 +88,22 @@ class Pools:
         if self.hybrid:
             self.mappings[layout] = self.kv_pool.full_to_swa_index_mapping.clone()
 
-    def _slots(self, counts: list[int]) -> torch.Tensor:
-        lengths = torch.tensor([count * self.page_size for count in counts], dtype=torch.int64)
-        none = torch.zeros_like(lengths)
-        total = int(lengths.sum())
+    def _slots(self, total: int) -> torch.Tensor:
+        """The slots of whole pages, in the order of the free ones.
+
+        All rows are one request to the allocator: it hands out the same pages, and from 200 pages on it takes 45
+        operators for each request.
+        """
         if self.page_size == 1:
             slots = self.allocator.alloc(total)
         else:
+            none, length = torch.zeros(1, dtype=torch.int64), torch.tensor([total])
             slots = releases.call(
                 self.allocator.alloc_extend,
                 prefix_lens=none.to(self.device),
                 prefix_lens_cpu=none,
-                seq_lens=lengths.to(self.device),
-                seq_lens_cpu=lengths,
+                seq_lens=length.to(self.device),
+                seq_lens_cpu=length,
                 last_loc=(none - 1).to(self.device),
                 extend_num_tokens=total,
             )

@@ -94,7 +94,6 @@ def capabilities() -> tuple[str, ...]:
     from sglang.srt.arg_groups import speculative_hook
     from sglang.srt.environ import envs
     from sglang.srt.hardware_backend.npu.attention import mla_preprocess
-    from sglang.srt.speculative import dflash_worker_v2
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
     known = [name for name in SpeculativeAlgorithm.__members__ if name != "NONE"]
@@ -104,8 +103,11 @@ def capabilities() -> tuple[str, ...]:
         known.append(ABSENT_HOST)
     if hasattr(mla_preprocess, "is_fia_nz"):
         known.append(FIA_NZ)
-    if hasattr(dflash_worker_v2, "build_grammar_vocab_mask"):
-        known.append(DFLASH_GRAMMAR)
+    if find_spec("sglang.srt.speculative.dflash_worker_v2"):  # from 0.5.14
+        from sglang.srt.speculative import dflash_worker_v2
+
+        if hasattr(dflash_worker_v2, "build_grammar_vocab_mask"):
+            known.append(DFLASH_GRAMMAR)
     return tuple(sorted(known))
 
 

@@ -100,9 +100,12 @@ class Stage:
 
         Req.__init__ = noted
         ModelRunner.forward = self.watch.around(lambda runner: runner, ModelRunner.forward)
-        NPUGraphRunner.execute = self.watch.replaying(NPUGraphRunner.execute)
+        # Up to 0.5.13 it is `replay`.
+        name = "execute" if hasattr(NPUGraphRunner, "execute") else "replay"
+        setattr(NPUGraphRunner, name, self.watch.replaying(getattr(NPUGraphRunner, name)))
         for cls in (EAGLEDraftCudaGraphRunner, EAGLEDraftExtendCudaGraphRunner):
-            cls.execute = self.watch.around(lambda graphs: graphs.model_runner, self.watch.replaying(cls.execute))
+            replayed = self.watch.replaying(getattr(cls, name))
+            setattr(cls, name, self.watch.around(lambda graphs: graphs.model_runner, replayed))
 
     def _look(self) -> None:
         for book in self.accounts.books:
