@@ -9,6 +9,7 @@ from harness.bisect.transitions import State, Transition
 from harness.campaign.tally import Counts
 from harness.errors import Exit, UsageError
 from harness.parity.acceptance_comparison import Comparison as AcceptanceComparison
+from harness.parity.document import ComparisonDocument
 from harness.parity.history import Night
 from harness.report.judgement import Kind
 from harness.shadow.overhead import Overhead
@@ -117,7 +118,7 @@ class HistoryDocument(msgspec.Struct, frozen=True, tag="history", tag_field="kin
 
 
 #: What a run ends with, and a history can keep.
-Result = RunDocument | ScanDocument | AcceptanceComparison
+Result = RunDocument | ScanDocument | ComparisonDocument | AcceptanceComparison
 Document = Result | HistoryDocument
 
 

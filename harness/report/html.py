@@ -1,5 +1,6 @@
 """The report that people read in a browser: one file that needs no network, verdict first."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,8 +10,10 @@ from markupsafe import Markup
 from harness.bisect.transitions import State
 from harness.parity.acceptance_comparison import Comparison as AcceptanceComparison
 from harness.parity.acceptance_verdict import Verdict as AcceptanceVerdict
+from harness.parity.document import WORST_FIRST, ComparisonDocument
 from harness.parity.history import trends
 from harness.report.acceptance_plots import position_plot, power_plot, prompt_plot
+from harness.report.comparison_plots import error_plot
 from harness.report.document import Document, FindingDocument, HistoryDocument, RunDocument, ScanDocument
 from harness.report.judgement import ORDER, Kind
 from harness.report.plots import trend_plot
@@ -19,6 +22,8 @@ from harness.report.plots import trend_plot
 GRAVITY = ("bad", "unsure", "good")
 #: Lists that are longer than this get a box to filter them by.
 LONG_LIST = 12
+#: Reasons why scenarios could not be judged; what one subject lacks is mostly one thing.
+MOST_REASONS = 5
 
 
 class Verdict(NamedTuple):
@@ -62,6 +67,10 @@ def _environment() -> Environment:
     environment.filters["breakable"] = breakable
     environment.globals |= {
         "LONG_LIST": LONG_LIST,
+        "WORST_FIRST": WORST_FIRST,
+        "by_path": by_path,
+        "error_plot": error_plot,
+        "reasons": reasons,
         "by_kind": by_kind,
         "of_run": of_run,
         "of_scan": of_scan,
@@ -82,6 +91,8 @@ def verdict(document: Document) -> Verdict:
             return _run_verdict(document)
         case ScanDocument():
             return _scan_verdict(document)
+        case ComparisonDocument():
+            return _comparison_verdict(document)
         case AcceptanceComparison():
             return _acceptance_verdict(document)
         case HistoryDocument():
@@ -108,6 +119,13 @@ def _scan_verdict(scan: ScanDocument) -> Verdict:
     if unsure:
         return Verdict("unsure", "UNKNOWN", f"{told}.")
     return Verdict("good", "RIGHT", f"all checks passed on {len(scan.runs)} releases.")
+
+
+def _comparison_verdict(found: ComparisonDocument) -> Verdict:
+    gravity = {"DIFFERENT": "bad", "UNKNOWN": "unsure"}.get(found.verdict, "good")
+    counts = ", ".join(f"{found.counts[name]} {name}" for name in WORST_FIRST if found.counts.get(name))
+    sides = " beside ".join(f"sglang {side.release} on {side.device}" for side in (found.a, found.b))
+    return Verdict(gravity, found.verdict, f"{sides}: {counts or 'no scenario was compared'}.")
 
 
 def _acceptance_verdict(found: AcceptanceComparison) -> Verdict:
@@ -164,6 +182,19 @@ def along(scan: ScanDocument) -> dict[Kind, list[Row]]:
         kind: [Row(one.finding.fingerprint, scan.states[one.finding.fingerprint]) for one in part]
         for kind, part in by_kind(of_scan(scan)).items()
     }
+
+
+def by_path(found: ComparisonDocument) -> dict[str, Counter[str]]:
+    """How many scenarios of each code path got which verdict."""
+    paths: dict[str, Counter[str]] = {}
+    for one in found.scenarios:
+        paths.setdefault(one.path, Counter())[one.verdict] += 1
+    return paths
+
+
+def reasons(found: ComparisonDocument) -> list[tuple[str, int]]:
+    """Why scenarios could not be judged, the commonest reasons first."""
+    return Counter(one.reason for one in found.scenarios if one.verdict == "UNKNOWN").most_common(MOST_REASONS)
 
 
 def breakable(fingerprint: str) -> Markup:

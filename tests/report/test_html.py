@@ -11,6 +11,7 @@ import pytest
 from harness.bisect.transitions import transitions
 from harness.errors import UsageError
 from harness.parity.acceptance_comparison import compare
+from harness.parity.document import ComparisonDocument, Divergence, Errors, ScenarioComparison
 from harness.parity.history import Night
 from harness.report.document import Document, HistoryDocument, encode, read_document
 from harness.report.html import html
@@ -33,6 +34,24 @@ ANSWERS = alike()
 FEWER = alike((6, 1, 1, 2))
 SAME = compare(acceptance_run(records(ANSWERS)), acceptance_run(records(ANSWERS), name="again.jsonl"))
 DROPPED = compare(acceptance_run(records(ANSWERS)), acceptance_run(records(FEWER), name="other.jsonl"))
+ERRORS = Errors(640, 1e-8, 3e-8, 1e-6, 1e-7, 0.9, 2e-7)
+PATH = "DFLASH target_verify eager mha"
+DIVERGENCE = Divergence(1, PATH, 0, "output", 1e-8, 0.4, 0.0, layer="full", row=3, message="<b>")
+COMPARED = ComparisonDocument(
+    1,
+    info("0.5.18"),
+    info("0.5.18", device="triton-interpreter"),
+    "DIFFERENT",
+    {"EQUAL": 0, "WITHIN NOISE": 1, "DIFFERENT": 1, "UNKNOWN": 1},
+    (ERRORS, msgspec.structs.replace(ERRORS, rms=0.1, largest=0.4)),
+    {"rms": 1e7, "largest": 1.3e7, "largest_relative": 1.0, "mean_relative": 1.0},
+    DIVERGENCE,
+    (
+        ScenarioComparison(0, "NONE decode eager mha", 40, "WITHIN NOISE", largest=(1e-8, 0.0)),
+        ScenarioComparison(1, PATH, 4_000, "DIFFERENT", largest=(1e-8, 0.4)),
+        ScenarioComparison(2, PATH, 7, "UNKNOWN", "b has no windows"),
+    ),
+)
 DOCUMENTS = {
     "right": RIGHT,
     "wrong": WRONG,
@@ -41,13 +60,14 @@ DOCUMENTS = {
     "history": HISTORY,
     "same": SAME,
     "dropped": DROPPED,
+    "compared": COMPARED,
 }
 
 
 #: Elements that have no end.
 EMPTY = {"meta", "input", "wbr", "br", "img"}
 
-WORDS = ("RIGHT", "WRONG", "UNKNOWN", "WRONG", "HISTORY", "EQUIVALENT", "REGRESSED")
+WORDS = ("RIGHT", "WRONG", "UNKNOWN", "WRONG", "HISTORY", "EQUIVALENT", "REGRESSED", "DIFFERENT")
 
 
 class Page(HTMLParser):
@@ -140,6 +160,18 @@ def test_an_acceptance_comparison_has_its_numbers_and_three_plots_for_each_rung(
         assert f"{side.length:.3f} ({side.per_request:.3f})" in Page(text).text
     assert text.count("<svg") == 3
     for words in ("accepted where reached", "reference, tokens of a verify", "drop of 5% found"):
+        assert words in text
+
+
+def test_a_comparison_names_the_first_divergence_and_draws_errors_beside_the_noise() -> None:
+    text = html({"compared": COMPARED})
+    told = Page(text).text
+    assert "scenario 1 (DFLASH target_verify eager mha), step 0, layer full, row 3: <b>" in told
+    assert "rms 1e-08 0.1 1e+07" in told
+    assert "DFLASH target_verify eager mha 1 1" in told
+    assert "UNKNOWN 1 times: b has no windows" in told
+    assert text.count("<svg") == 1
+    for words in ("largest error against float64", "noise of a", "different"):
         assert words in text
 
 
