@@ -14,17 +14,16 @@ Setting = tuple[str, object]
 def simplified(trial: Trial, finding: Finding) -> Finding:
     """The finding with as few server options and switches as still show it; of other scenarios, the finding itself.
 
-    What an engine has shown is tried with its workers alone. Of the settings, halves are tried first, then single
-    ones, until none can be left out.
+    What an engine has shown is tried with its workers alone, and what late streams have shown in order. Of the
+    settings, halves are tried first, then single ones, until none can be left out.
     """
     scenario = finding.scenario
     if not isinstance(scenario, SessionScenario):
         return finding
     smallest = finding
-    if scenario.subject == "engine":
-        alone = replace(scenario, subject="worker")
-        if (same := _again(trial, alone, finding)) is not None:
-            smallest, scenario = same, alone
+    for simpler in (replace(scenario, subject="worker"), replace(scenario, streams="ordered")):
+        if simpler != scenario and (same := _again(trial, simpler, finding)) is not None:
+            smallest, scenario = same, simpler
     settings: list[Setting] = [*scenario.options, *scenario.environment]
     size = len(settings)
     while size:

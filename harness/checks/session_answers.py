@@ -6,7 +6,7 @@ from harness.checks.check import Check
 from harness.checks.finding import NOT_RUN, Finding, Outcome, failed
 from harness.checks.noise import bound
 from harness.checks.session_server import is_session, seen_of
-from harness.checks.wording import session_finding, session_where
+from harness.checks.wording import session_finding
 from harness.reference.session import answer, answer_length, tokens_of_extends
 from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Answer, Observation
@@ -40,11 +40,10 @@ def _lossless(scenario: Scenario, observations: Sequence[Observation]) -> Outcom
             right = answer(scenario, visit)
             message = (
                 f"token {place} of visit {visit} is {got.tokens[place]}, but the target alone generates "
-                f"{right.tokens[place]} (its logit is {right.gaps[place]:.3g} above the next) "
-                f"[{session_where(scenario, visit)}]"
+                f"{right.tokens[place]} (its logit is {right.gaps[place]:.3g} above the next)"
             )
             meaning = "with speculation the model answers something else than without"
-            return failed(session_finding("session-lossless", "tokens", "differ", scenario, message, meaning))
+            return failed(session_finding("session-lossless", "tokens", "differ", scenario, message, meaning, visit))
     return outcome
 
 
@@ -68,17 +67,16 @@ def _complete(scenario: Scenario, observations: Sequence[Observation]) -> Outcom
 
 
 def _incomplete(scenario: SessionScenario, visit: int, words: str, relation: str) -> Finding:
-    message = f"{words} [{session_where(scenario, visit)}]"
     meaning = "a request hangs, or its answer is cut short"
-    return session_finding("session-complete", "answers", relation, scenario, message, meaning)
+    return session_finding("session-complete", "answers", relation, scenario, words, meaning, visit)
 
 
 def _acceptance(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
     """Identities that hold whatever is accepted."""
     assert isinstance(scenario, SessionScenario)
     seen = seen_of(observations[0])
-    if seen.error:
-        return NOT_RUN  # a verify may be counted already, and its tokens not
+    if seen.error or not seen.forwards:
+        return NOT_RUN  # a verify may be counted already, and its tokens not; or nothing was watched
     block = max((forward.block for forward in seen.forwards), default=0)
     outcome = NOT_RUN
     for visit, got in enumerate(seen.answers):
@@ -86,9 +84,9 @@ def _acceptance(scenario: Scenario, observations: Sequence[Observation]) -> Outc
             continue
         outcome = failed()
         for words, relation in _broken(got, block, tokens_of_extends(scenario, seen.forwards, visit)):
-            message = f"visit {visit} {words} [{session_where(scenario, visit)}]"
+            message = f"visit {visit} {words}"
             meaning = "the acceptance that the server reports is not the one it had"
-            return failed(session_finding("session-acceptance", "counts", relation, scenario, message, meaning))
+            return failed(session_finding("session-acceptance", "counts", relation, scenario, message, meaning, visit))
     return outcome
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from harness.checks.check import Check, MissingField
 from harness.checks.finding import NOT_RUN, Finding, Outcome, failed
 from harness.checks.session_server import is_session, seen_of
-from harness.checks.wording import OVER, UNDER, session_finding, session_where
+from harness.checks.wording import OVER, UNDER, session_finding
 from harness.reference.session import increments, kv_lengths, published
 from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Forward, Observation
@@ -78,9 +78,9 @@ def _progress(scenario: Scenario, observations: Sequence[Observation]) -> Outcom
 
 
 def _stalled(scenario: SessionScenario, visit: int, words: str, relation: str) -> Finding:
-    message = f"the committed prefix of visit {visit} {words} [{session_where(scenario, visit)}]"
+    message = f"the committed prefix of visit {visit} {words}"
     meaning = "the device's lengths and the scheduler's tokens part: outputs are wrong, or acceptance is misreported"
-    return session_finding("session-progress", "seq_lens", relation, scenario, message, meaning)
+    return session_finding("session-progress", "seq_lens", relation, scenario, message, meaning, visit)
 
 
 def _wrong(
@@ -92,9 +92,10 @@ def _wrong(
         relation = "block-added-again" if difference > 0 else "block-missing"
     visit = forward.visits[row]
     place = f"{forward.mode}, turn {forward.turn}, prefix={forward.device[row]}"
-    message = f"{field}[{row}]={actual}, but should be {expected} [{place}, {session_where(scenario, visit)}]"
+    message = f"{field}[{row}]={actual}, but should be {expected}"
     named = f"{field}-{forward.mode}"
-    return session_finding(check, named, relation, scenario, message, OVER if difference > 0 else UNDER)
+    meaning = OVER if difference > 0 else UNDER
+    return session_finding(check, named, relation, scenario, message, meaning, visit, place)
 
 
 CHECKS = (

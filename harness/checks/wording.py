@@ -82,11 +82,13 @@ def _selecting(scenario: MetadataScenario, attention: Attention) -> Attention:
 
 def session_where(scenario: SessionScenario, visit: int | None = None) -> str:
     """The session in brackets: its server, and the request that is meant."""
-    parts: list[str] = [scenario.executor, scenario.algorithm, scenario.target]
+    parts: list[str] = [scenario.executor, scenario.draft or scenario.algorithm, scenario.target]
     if scenario.subject != "worker":
         parts.append(scenario.subject)
     if scenario.gate_lifted:
         parts.append("device gate lifted")
+    if scenario.streams != "ordered":
+        parts.append(f"{scenario.streams} streams")
     parts += [f"{name}={value}" for name, value in (*scenario.options, *scenario.environment)]
     if visit is not None:
         asked = scenario.visits[visit]
@@ -104,9 +106,20 @@ _MARKS: dict[str, tuple[object, str]] = {
 
 
 def session_finding(
-    check: str, field: str, relation_name: str, scenario: SessionScenario, message: str, meaning: str
+    check: str,
+    field: str,
+    relation_name: str,
+    scenario: SessionScenario,
+    words: str,
+    meaning: str,
+    visit: int | None = None,
+    place: str = "",
 ) -> Finding:
-    """Build a finding of a session; of the options its fingerprint has those that change how the worker publishes."""
+    """Build a finding of a session: what is wrong in `words`, and in brackets the `place` and the session.
+
+    Of the options its fingerprint has those that change how the worker publishes.
+    """
+    message = f"{words} [{', '.join(filter(None, (place, session_where(scenario, visit))))}]"
     family = FAMILY.get(scenario.algorithm, scenario.algorithm)
     parts = [check, field, family, scenario.executor, "session", relation_name]
     if scenario.target != "mha":
@@ -115,4 +128,6 @@ def session_finding(
     parts += [mark for name, (value, mark) in _MARKS.items() if settings.get(name, value) != value]
     if scenario.gate_lifted:
         parts.append("gate-lifted")
+    if scenario.streams != "ordered":
+        parts.append(f"{scenario.streams}-streams")
     return Finding(check, ":".join(parts), scenario.algorithm, scenario.executor, "session", message, meaning, scenario)

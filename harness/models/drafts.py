@@ -1,4 +1,8 @@
-"""Random drafts, which fit every target of `targets`: what they propose is mostly a repetition of the last token."""
+"""Random drafts, which fit every target of `targets`: what they propose is mostly a repetition of the last token.
+
+Drafts of DSpark and DFlash2 are DFlash drafts that go on from one proposed token to the next by tables of all tokens.
+Names and shapes were read in `models/dspark.py` and `models/dflash.py` of 0.5.16 to 0.5.23.
+"""
 
 from typing import Any
 
@@ -12,6 +16,8 @@ BLOCK = 8
 #: The layers of the target whose outputs a DFlash draft reads.
 _READ = [1, 2]
 _KV_HEADS = HEADS // 2
+#: Dimensions of a token in the tables, and how many tokens DFlash2 weighs for each place of its block.
+_RANK, _CANDIDATES = 16, 4
 #: A dimension of a head that rotary positions turn too slowly to matter here.
 _STILL = HEAD_SIZE // 2 - 1
 
@@ -46,6 +52,38 @@ def eagle() -> tuple[dict[str, Any], Weights]:
     weights["fc.weight"] = np.concatenate([straight, draws.normal(HIDDEN, HIDDEN, spread=0.02)], axis=-1)
     weights["fc.bias"] = np.zeros(HIDDEN, dtype=np.float32)
     return settings, weights
+
+
+def dspark(settings: dict[str, Any], weights: Weights) -> tuple[dict[str, Any], Weights]:
+    """A DFlash draft as a draft of DSpark, whose Markov head adds little to the logits."""
+    draws = Draws(13)
+    tokens = settings["vocab_size"]
+    own = {
+        "architectures": ["Qwen3DSparkModel"],
+        "block_size": settings["block_size"] - 1,  # which counts the tokens that are proposed
+        "markov_rank": _RANK,
+        "markov_head_type": "vanilla",
+        "enable_confidence_head": False,
+    }
+    table = {
+        "markov_head.markov_w1.weight": draws.normal(tokens, _RANK, spread=0.1),
+        "markov_head.markov_w2.weight": draws.normal(tokens, _RANK, spread=0.1),
+    }
+    return settings | own, weights | table
+
+
+def dflash2(settings: dict[str, Any], weights: Weights) -> tuple[dict[str, Any], Weights]:
+    """A DFlash draft as a draft of DFlash2, whose selector adds little to the logits of its candidates."""
+    draws = Draws(14)
+    tokens, hidden = settings["vocab_size"], settings["hidden_size"]
+    selector = {"selector_rank": _RANK, "selector_top_k": _CANDIDATES}
+    own = {"architectures": ["DFlash2DraftModel"], "dflash_config": settings["dflash_config"] | selector}
+    table = {
+        "candidate_selector.predecessor_codebook": draws.normal(tokens, _RANK, spread=0.1),
+        "candidate_selector.successor_codebook": draws.normal(tokens, _RANK, spread=0.1),
+        "candidate_selector.hidden_projection.weight": draws.normal(_RANK, hidden, spread=0.1),
+    }
+    return settings | own, weights | table
 
 
 def _settings(architecture: str, kind: str, layers: int) -> dict[str, Any]:

@@ -12,8 +12,11 @@ from harness.npu.stream import Stream, hold_back
 
 @contextmanager
 def late(*streams: Stream) -> Iterator[None]:
-    """Do the work of `streams` only when the host or another stream waits for it; at the end, do what is left."""
-    with _held_back(hold_back(frozenset(streams))):
+    """Do the work of `streams` only when the host or another stream waits for it; at the end, do what is left.
+
+    Where none is named, all streams there are are late.
+    """
+    with _held_back(hold_back(frozenset(streams) or None)):
         yield
 
 

@@ -22,6 +22,9 @@ class _TorchNpu(types.ModuleType):
         raise AttributeError(f"{self.__name__}.{name} is not emulated (see harness/npu/modules.py)")
 
 
+#: Of the names that importing `transfer_to_npu` routes from `torch.cuda` to `torch.npu`, those that sglang calls on an
+#: NPU: EAGLE drafts of 0.5.15 wait for the device, and a draft of DSpark asks whether it is captured (from 0.5.22).
+_ROUTED = ("synchronize", "is_current_stream_capturing")
 _PROFILER = ("profile", "AiCMetrics", "tensorboard_trace_handler", "_ExperimentalConfig", "ExportType", "ProfilerLevel")
 
 
@@ -61,10 +64,18 @@ def _module(name: str, **contents: Any) -> types.ModuleType:
     return module
 
 
+#: Assumption: the operators that DSpark of 0.5.18 asks for before it starts (`extra_ops_loader.py`) come with a library
+#: of their own, which is installed. Models without sparse attention do not call them.
+_SPARSE_ATTENTION = ("npu_sparse_attn_sharedkv_metadata", "npu_sparse_attn_sharedkv")
+
+
 def build() -> dict[str, types.ModuleType]:
     """The modules by name, each also an attribute of its parent; `torch.ops.npu` comes with them."""
     torch.ops.npu = OperatorNamespace()  # type: ignore[attr-defined]
-    torch.cuda.synchronize = runtime.synchronize
+    sparse = {name: Stub(f"torch.ops._C_ascend.{name}") for name in _SPARSE_ATTENTION}
+    torch.ops._C_ascend = types.SimpleNamespace(**sparse)  # type: ignore[attr-defined]
+    for name in _ROUTED:
+        setattr(torch.cuda, name, getattr(runtime, name))
     profiler = {name: Stub(f"torch_npu.profiler.{name}") for name in _PROFILER}
     built = {
         module.__name__: module
@@ -83,7 +94,7 @@ def build() -> dict[str, types.ModuleType]:
             _module("torch_npu.profiler", ProfilerActivity=ProfilerActivity, **profiler),
             _module("torch_npu.contrib"),
             # Assumption: of what this module's import routes from torch.cuda to torch.npu, no more is needed than
-            # `synchronize` (EAGLE drafts of 0.5.15 call it).
+            # `_ROUTED`.
             _module("torch_npu.contrib.transfer_to_npu"),
             _module("torch_npu.multiprocessing"),
             _module("torch_npu.multiprocessing.reductions"),

@@ -58,6 +58,8 @@ AXES: tuple[Axis, ...] = (
     Axis("swa_full_tokens_ratio", "option", (None, 0.5, 1.0), targets=("swa",)),
     Axis("disable_hybrid_swa_memory", "option", (False, True), targets=("swa",)),
     Axis("speculative_num_draft_tokens", "option", (8, 4, 16), algorithms=("DFLASH",)),
+    # Tokens that are proposed: one less than are verified.
+    Axis("speculative_dspark_block_size", "option", (None, 3, 15), algorithms=("DSPARK",)),
     # A window below the block is refused.
     Axis("speculative_draft_window_size", "option", (None, 16, 48), algorithms=("DFLASH",)),
     # With one branch a step, the block is one longer.

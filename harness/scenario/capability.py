@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from harness.scenario import Scenario
 from harness.scenario.metadata import MetadataScenario
+from harness.scenario.session import DraftModel, SessionScenario
 from harness.scenario.verify import VerifyScenario
 
 #: The capability of an sglang whose host lengths may be missing; those without a constant are names of algorithms.
@@ -13,6 +14,9 @@ FIA_NZ = "fia-nz"
 #: The capability of an sglang whose DFlash takes requests with a grammar.
 DFLASH_GRAMMAR = "dflash-grammar"
 
+#: The capability of an sglang that has the draft model DFlash2.
+DFLASH2: DraftModel = "DFLASH2"
+
 
 def missing(scenario: Scenario, capabilities: Collection[str]) -> set[str]:
     """The capabilities that `scenario` needs and that are not among `capabilities`."""
@@ -21,6 +25,8 @@ def missing(scenario: Scenario, capabilities: Collection[str]) -> set[str]:
         needed.add(ABSENT_HOST)
     if isinstance(scenario, MetadataScenario) and scenario.attention is not None and scenario.attention.nz:
         needed.add(FIA_NZ)
+    if isinstance(scenario, SessionScenario):
+        needed |= {scenario.draft} - {""}
     if isinstance(scenario, VerifyScenario) and scenario.algorithm == "DFLASH":
         needed |= {DFLASH_GRAMMAR for request in scenario.requests if request.allowed}
     return needed - set(capabilities)

@@ -15,6 +15,10 @@ from harness.scenario.metadata import Algorithm, Executor
 SessionTarget = Literal["mha", "multihead", "swa", "mla"]
 #: Who answers: the scheduler with its workers in one process, or `sglang.Engine` with all its processes.
 Subject = Literal["worker", "engine"]
+#: The draft model where an algorithm has several: DFlash2 is one under DFLASH (from 0.5.19).
+DraftModel = Literal["", "DFLASH2"]
+#: Whether the device works in the order of the program, or each of its streams only when somebody waits for it.
+Streams = Literal["ordered", "late"]
 #: Of a server without another `context_length`.
 CONTEXT_LENGTH = 1024
 Option = tuple[str, int | float | str | bool]
@@ -53,6 +57,8 @@ class SessionScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
     subject: Subject = "worker"
     options: tuple[Option, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    draft: DraftModel = ""
+    streams: Streams = "ordered"
     fill: float = 5.0
     gate_lifted: bool = False
 
@@ -63,6 +69,7 @@ class SessionScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
             self.algorithm,
             self.executor,
             self.target,
+            self.draft,
             self.subject,
             self.options,
             self.environment,

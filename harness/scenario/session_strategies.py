@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from harness.scenario.axes import AXES, EXCLUDED, session_axes
 from harness.scenario.covering import Row, Value, covering
 from harness.scenario.metadata import Algorithm, Executor
-from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, SessionTarget, Subject, Visit
+from harness.scenario.session import CONTEXT_LENGTH, DraftModel, SessionScenario, SessionTarget, Streams, Subject, Visit
 
 #: Algorithms with a draft for every target (and NONE, which needs none), that an NPU may start.
-ALGORITHMS: tuple[Algorithm, ...] = ("DFLASH", "EAGLE", "NONE")
+ALGORITHMS: tuple[Algorithm, ...] = ("DFLASH", "DSPARK", "EAGLE", "NONE")
+#: Draft models beside those that every algorithm has; they are run with the trained target alone.
+OTHER_DRAFTS: tuple[tuple[Algorithm, DraftModel], ...] = (("DFLASH", "DFLASH2"),)
 #: The target whose drafts are often right, which sessions run most.
 TRAINED: SessionTarget = "mha"
 #: Of the server, where no option says otherwise.
@@ -26,18 +28,19 @@ ENGINE_AXES = ("disable_overlap_schedule", "disable_radix_cache", "chunked_prefi
 
 
 class Server(NamedTuple):
-    """What sessions are drawn for: an algorithm, an executor, a target, one row of the covering, and who answers."""
+    """What sessions are drawn for: algorithm, executor, target, one row of the covering, who answers, and the draft."""
 
     algorithm: Algorithm
     executor: Executor
     target: SessionTarget
     row: tuple[tuple[str, Value], ...]
     subject: Subject = "worker"
+    draft: DraftModel = ""
 
     def __str__(self) -> str:
         varied = [f"{name}={value}" for name, value in self.row]
         kind = "session" if self.subject == "worker" else f"session {self.subject}"
-        return " ".join([kind, self.algorithm, self.executor, self.target, *varied])
+        return " ".join([kind, self.draft or self.algorithm, self.executor, self.target, *varied])
 
     @property
     def options(self) -> tuple[tuple[str, int | float | str | bool], ...]:
@@ -59,7 +62,7 @@ class Server(NamedTuple):
         """Tokens of the longest prompt that is drawn; a few can follow it."""
         return min(int(dict(self.options).get("context_length", CONTEXT_LENGTH)) - 8, LONGEST_PROMPT)
 
-    def session(self, visits: Sequence[Visit]) -> SessionScenario:
+    def session(self, visits: Sequence[Visit], streams: Streams = "ordered") -> SessionScenario:
         """The session of these visits."""
         return SessionScenario(
             self.algorithm,
@@ -69,6 +72,8 @@ class Server(NamedTuple):
             self.subject,
             self.options,
             self.environment,
+            self.draft,
+            streams,
         )
 
 
@@ -77,19 +82,27 @@ def _kind(name: str) -> str:
 
 
 def servers(algorithms: Collection[str], known: Collection[str], rows: int) -> Iterator[Server]:
-    """The servers that sessions run on: at most `rows` for each algorithm and executor, one fewer for random targets.
+    """The servers that sessions run on: at most `rows` for each algorithm and executor.
 
-    `algorithms` and `known` are the algorithms and the names of options and switches that the sglang has. The first row
-    has every axis at its first value; a row names what differs from it.
+    One fewer for random targets, and for drafts beside the one that an algorithm has. `algorithms` and `known` are the
+    capabilities, and the names of options and switches, that the sglang has. The first row has every axis at its first
+    value; a row names what differs from it.
     """
     for target in get_args(SessionTarget):
-        for algorithm in ALGORITHMS:
-            if algorithm not in (*algorithms, "NONE"):
+        for algorithm, draft in _drafts(target):
+            if not {algorithm, draft} <= {*algorithms, "NONE", ""}:
                 continue
             axes = session_axes(algorithm, target, known)
+            most = rows if target == TRAINED and not draft else rows - 1
             for executor in get_args(Executor):
-                for row in covering(axes, EXCLUDED)[: rows if target == TRAINED else rows - 1]:
-                    yield Server(algorithm, executor, target, _varied(row, axes))
+                for row in covering(axes, EXCLUDED)[:most]:
+                    yield Server(algorithm, executor, target, _varied(row, axes), draft=draft)
+
+
+def _drafts(target: SessionTarget) -> Iterator[tuple[Algorithm, DraftModel]]:
+    yield from ((algorithm, "") for algorithm in ALGORITHMS)
+    if target == TRAINED:
+        yield from OTHER_DRAFTS
 
 
 def engines(algorithms: Collection[str], known: Collection[str], rows: int) -> Iterator[Server]:
@@ -111,6 +124,7 @@ def sessions(draw: st.DrawFn, server: Server) -> SessionScenario:
     """Sessions on `server`: at every turn nothing happens, or a request comes, or one that has come is aborted.
 
     Lengths lie around the ends of pages and of the context; half of the prompts share their beginning with another one.
+    Some requests are sampled, and some sessions of workers have late streams.
     """
     visits: list[Visit] = []
     turn = 0
@@ -126,9 +140,11 @@ def sessions(draw: st.DrawFn, server: Server) -> SessionScenario:
                 own=draw(st.integers(0, min(length, server.page_size + 1)), label="own"),
                 arrives=turn,
                 aborted=aborted,
+                temperature=draw(st.sampled_from((0, 0, 0, 80)), label="temperature"),
             )
         )
-    return server.session(visits)
+    may_be_late = ("ordered", "ordered", "ordered", "late") if server.subject == "worker" else ("ordered",)
+    return server.session(visits, draw(st.sampled_from(may_be_late), label="streams"))
 
 
 def prompt_lengths(server: Server, others: Sequence[int]) -> st.SearchStrategy[int]:

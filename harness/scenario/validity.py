@@ -6,7 +6,7 @@ from harness.scenario import Scenario
 from harness.scenario.gate import GateScenario
 from harness.scenario.metadata import Algorithm, Attention, MetadataScenario, Mode, Request
 from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, Visit
-from harness.scenario.session_strategies import ALGORITHMS
+from harness.scenario.session_strategies import ALGORITHMS, OTHER_DRAFTS
 from harness.scenario.verify import VerifyRequest, VerifyScenario
 
 #: Modes that an algorithm has. `NONE` is a server without speculative decoding.
@@ -175,10 +175,14 @@ def _why_invalid_session(scenario: SessionScenario) -> str:
     context = dict(scenario.options).get("context_length", CONTEXT_LENGTH)
     if scenario.algorithm not in ALGORITHMS:
         return f"there is no draft for {scenario.algorithm}: the algorithms of sessions are {', '.join(ALGORITHMS)}"
+    if scenario.draft and (scenario.algorithm, scenario.draft) not in OTHER_DRAFTS:
+        return f"{scenario.algorithm} has no draft model {scenario.draft}"
     if repeated := next((name for name in named if named.count(name) > 1), ""):
         return f"{repeated} is named twice"
     if type(context) is not int or not 1 <= context <= MAX_POSITIONS:
         return f"context_length={context} is not in 1 to {MAX_POSITIONS}"
+    if scenario.streams == "late" and scenario.subject == "engine":
+        return "streams are held back for workers alone"
     if not isfinite(scenario.fill):
         return "the fill must be finite"
     if scenario.gate_lifted and scenario.algorithm != "DFLASH":

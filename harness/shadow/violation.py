@@ -67,8 +67,8 @@ class Violation(msgspec.Struct, frozen=True):
         return "error 507015" if self.kind in _ADDRESS else SILENT
 
     def sentence(self) -> str:
-        """The violation as one line."""
-        return f"{self.operator} {self._fault()} [step {self.step}]: {self.consequence}"
+        """The violation as one line, without its consequence."""
+        return f"{self.operator} {self._fault()} [step {self.step}]"
 
     def _fault(self) -> str:
         request = f"request {self.request} (row {self.row})"

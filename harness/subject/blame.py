@@ -9,6 +9,7 @@ import harness
 #: Where the harness itself lies, to tell its frames from those of sglang.
 HARNESS = os.path.dirname(harness.__file__) + os.sep
 EMULATED_DEVICE = os.path.join(HARNESS, "npu", "")
+_SGLANG = f"{os.sep}sglang{os.sep}"
 #: The runtime's number for an address out of range; after it every call of the process fails.
 DEVICE_LOST = "507015"
 
@@ -26,7 +27,8 @@ def is_gap(error: Exception) -> bool:
 def sglang_error(error: Exception) -> str:
     """What sglang raised, as an observation; an error of the driver's own making is raised again instead.
 
-    It is the driver's where a stand-in lacks something, where something is not emulated, or where the innermost of the
+    It is the driver's where a stand-in lacks something, where something is not emulated (which sglang says itself where
+    it has no code for what was asked, and that is its word), or where the innermost of the
     two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for, also where
     the driver is the next to use a device that is lost. Memory that runs out is nobody's: the worker ends by it, and
     the scenario is asked again.
@@ -38,9 +40,16 @@ def sglang_error(error: Exception) -> str:
     if DEVICE_LOST in message:
         return message
     owners = ("harness" if frame.filename.startswith(HARNESS) else "sglang" for frame in _own_frames(error))
-    if is_gap(error) or isinstance(error, NotImplementedError) or next(owners, "harness") == "harness":
+    if is_gap(error) or _is_not_emulated(error) or next(owners, "harness") == "harness":
         raise error
     return message
+
+
+def _is_not_emulated(error: Exception) -> bool:
+    """Whether the device, or torch for it, lacks an operation: none that a `raise` in sglang's own code says."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    own = _SGLANG in last.filename and (last.line or "").startswith("raise")
+    return isinstance(error, NotImplementedError) and not own
 
 
 def out_of_memory(error: Exception) -> bool:
@@ -58,7 +67,7 @@ def where(error: BaseException) -> str:
 def _own_frames(error: Exception) -> list[traceback.FrameSummary]:
     """The frames of sglang and of the harness, innermost first; those of torch and of the device are left out."""
     frames = traceback.extract_tb(error.__traceback__)[::-1]
-    marks = (HARNESS, f"{os.sep}sglang{os.sep}")
+    marks = (HARNESS, _SGLANG)
     return [
         frame
         for frame in frames

@@ -6,7 +6,8 @@ from typing import get_args
 import pytest
 
 from harness.models import store
-from harness.models.store import RANDOM, TRAINED, folder
+from harness.models.store import RANDOM, TRAINED, draft, folder
+from harness.models.weights import load
 from harness.scenario.session import SessionTarget
 
 
@@ -34,7 +35,21 @@ def test_a_random_model_is_written_once_with_its_drafts(target: SessionTarget, o
     assert models.is_relative_to(other_cache)
     assert folder(target) == models
     assert (models / "target" / "mark").exists()
-    assert {path.name for path in models.iterdir()} == {"target", "DFLASH", "EAGLE"}
+    assert {path.name for path in models.iterdir()} == {"target", *store.DRAFTS}
+
+
+@pytest.mark.parametrize("name", ["DSPARK", "DFLASH2"])
+def test_a_draft_grown_from_the_trained_one_has_all_its_weights(name: str, other_cache: Path) -> None:
+    settings, grown = load(draft("mha", name))
+    _, trained = load(TRAINED / "DFLASH")
+
+    assert settings["architectures"] != ["DFlashDraftModel"]
+    assert trained.keys() < grown.keys()
+    assert all((grown[weight] == trained[weight]).all() for weight in trained)
+
+
+def test_a_trained_draft_is_that_of_the_pair(other_cache: Path) -> None:
+    assert draft("mha", "DFLASH") == TRAINED / "DFLASH"
 
 
 def test_the_same_seed_writes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,13 @@ from harness.scenario.case import Case, read_case, write_case
 from harness.scenario.covering import covering
 from harness.scenario.session import Visit
 from harness.scenario.session_machine import SessionMachine
-from harness.scenario.session_strategies import ALGORITHMS, TRAINED, Server, servers
+from harness.scenario.session_strategies import ALGORITHMS, OTHER_DRAFTS, TRAINED, Server, servers
 from harness.scenario.validity import why_invalid
 from tests.ideal import CAPABILITIES, SAME, drawn_sessions
 
 KNOWN = [axis.name for axis in AXES]
 #: Of the trained target.
-SERVERS = [server for server in servers(CAPABILITIES, KNOWN, 99) if server.target == TRAINED]
+SERVERS = [server for server in servers(CAPABILITIES, KNOWN, 99) if server.target == TRAINED and not server.draft]
 DEFAULT = Server("DFLASH", "eager", "mha", ())
 SMALL_PAGES = Server("DFLASH", "eager", "mha", (("page_size", 16), ("context_length", 256)))
 SESSION = SessionScenario(
@@ -47,7 +47,7 @@ def test_a_drawn_session_can_be_and_is_for_its_server(server: Server) -> None:
 
 @pytest.mark.parametrize("server", [DEFAULT, SMALL_PAGES], ids=str)
 def test_what_matters_of_visits_is_drawn(server: Server) -> None:
-    reached = {reason for scenario in drawn_sessions(server, 200) for reason in reasons(scenario, server)}
+    reached = {reason for scenario in drawn_sessions(server, 400) for reason in reasons(scenario, server)}
 
     assert reached == {
         "alone",
@@ -62,6 +62,8 @@ def test_what_matters_of_visits_is_drawn(server: Server) -> None:
         "the same prompt",
         "nothing shared",
         "the longest",
+        "sampled",
+        "late streams",
     }
 
 
@@ -83,6 +85,8 @@ def reasons(scenario: SessionScenario, server: Server) -> set[str]:
         "a shared page": any(length >= page for length in shared),
         "the same prompt": any(one == other for one, other in combinations(prompts, 2)),
         "nothing shared": any(length == 0 for length in shared),
+        "sampled": any(visit.temperature for visit in visits),
+        "late streams": scenario.streams == "late",
         "the longest": any(visit.length == server.longest_prompt for visit in visits),
     }
     return {name for name, holds in found.items() if holds}
@@ -128,9 +132,11 @@ def pairs(rows: list[dict[str, Any]]) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_no_more_servers_are_started_than_asked_for(rows: int) -> None:
-    started = [server for server in servers(CAPABILITIES, KNOWN, rows) if server.target == TRAINED]
+    every = [server for server in servers(CAPABILITIES, KNOWN, rows) if server.target == TRAINED]
+    started = [server for server in every if not server.draft]
 
     assert len(started) == rows * len(ALGORITHMS) * 2
+    assert len(every) - len(started) == (rows - 1) * len(OTHER_DRAFTS) * 2
 
 
 def test_an_algorithm_that_the_release_has_not_gets_no_server_and_no_speculation_always_does() -> None:
@@ -210,7 +216,7 @@ def test_what_the_rules_are_tried_on_can_be(scenario: SessionScenario) -> None:
     [
         (
             replace(SESSION, algorithm="NGRAM"),
-            "there is no draft for NGRAM: the algorithms of sessions are DFLASH, EAGLE, NONE",
+            "there is no draft for NGRAM: the algorithms of sessions are DFLASH, DSPARK, EAGLE, NONE",
         ),
         (
             replace(SESSION, options=(("page_size", 16), ("page_size", 64))),
@@ -225,6 +231,8 @@ def test_what_the_rules_are_tried_on_can_be(scenario: SessionScenario) -> None:
         (replace(SESSION, fill=float("nan")), "the fill must be finite"),
         (replace(SESSION, fill=float("inf")), "the fill must be finite"),
         (replace(SESSION, algorithm="EAGLE"), "EAGLE has no device gate to lift"),
+        (replace(SESSION, algorithm="EAGLE", gate_lifted=False, draft="DFLASH2"), "EAGLE has no draft model DFLASH2"),
+        (replace(SESSION, subject="engine", streams="late"), "streams are held back for workers alone"),
         (replace(SESSION, visits=()), "it has 0 visits, and not 1 to 64"),
         (replace(SESSION, visits=(Visit(5, 1),) * 65), "it has 65 visits, and not 1 to 64"),
         (visiting(length=0), "length=0 is not in 1 to 1021: sglang keeps two positions of the context free"),

@@ -1,5 +1,6 @@
 """Whose error is it: sglang's is an observation, the driver's own is UNKNOWN."""
 
+import linecache
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,11 @@ def asks(stand_in):
 
 def calls(function):
     return function()
+
+def refuses():
+    raise NotImplementedError(
+        "mixed batches"
+    )
 """
 
 
@@ -33,6 +39,7 @@ def sglang(tmp_path: Path) -> ModuleType:
     path.write_text(SGLANG)
     module = ModuleType("module")
     exec(compile(SGLANG, str(path), "exec"), module.__dict__)
+    linecache.checkcache(str(path))
     return module
 
 
@@ -83,6 +90,15 @@ def test_an_operator_that_is_not_emulated_is_the_drivers(sglang: ModuleType) -> 
 
     with pytest.raises(NotImplementedError, match="npu_new_operator"):
         blame.sglang_error(raised(sglang.calls, Stub("npu_new_operator")))
+
+
+def test_an_operation_that_torch_has_not_for_a_device_is_the_drivers(sglang: ModuleType) -> None:
+    with pytest.raises(NotImplementedError, match="meta"):
+        blame.sglang_error(raised(sglang.calls, torch.empty(2, device="meta").tolist))
+
+
+def test_what_sglang_has_no_code_for_and_says_is_an_observation(sglang: ModuleType) -> None:
+    assert blame.sglang_error(raised(sglang.refuses)) == "NotImplementedError: mixed batches"
 
 
 def no_memory() -> None:

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from harness.scenario.capability import ABSENT_HOST, DFLASH_GRAMMAR, FIA_NZ
+from harness.scenario.capability import ABSENT_HOST, DFLASH2, DFLASH_GRAMMAR, FIA_NZ
 from harness.scenario.metadata import SPARE_COLUMNS, MetadataScenario
 
 #: A group of one rank, as far as capturing a graph needs one.
@@ -85,8 +86,9 @@ def override_parallel() -> ExitStack:
 
 
 def capabilities() -> tuple[str, ...]:
-    """Algorithms that this release knows, `absent-host` where the host mirror is optional (0.5.23), `fia-nz`, and
-    `dflash-grammar` where DFlash takes requests with a grammar (from 0.5.17).
+    """Algorithms that this release knows, `absent-host` where the host mirror is optional (0.5.23), `fia-nz`,
+    `dflash-grammar` where DFlash takes requests with a grammar (from 0.5.17), and `DFLASH2` where it has that draft
+    (from 0.5.19).
 
     DSPARK counts from 0.5.18 on, where it may start on an NPU. DFLASH always counts, although 0.5.16 refuses it there:
     that refusal is a finding of its own, and what it hid is what users met one release before and two after.
@@ -101,6 +103,8 @@ def capabilities() -> tuple[str, ...]:
         known.remove("DSPARK")
     if hasattr(envs, "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS"):
         known.append(ABSENT_HOST)
+    if "class DFlash2DraftModel" in _source("sglang.srt.models.dflash"):
+        known.append(DFLASH2)
     if hasattr(mla_preprocess, "is_fia_nz"):
         known.append(FIA_NZ)
     if find_spec("sglang.srt.speculative.dflash_worker_v2"):  # from 0.5.14
@@ -109,6 +113,12 @@ def capabilities() -> tuple[str, ...]:
         if hasattr(dflash_worker_v2, "build_grammar_vocab_mask"):
             known.append(DFLASH_GRAMMAR)
     return tuple(sorted(known))
+
+
+def _source(module: str) -> str:
+    """The text of a module that is not imported for it."""
+    found = find_spec(module)
+    return "" if found is None or found.origin is None else Path(found.origin).read_text(encoding="utf-8")
 
 
 def pools_write_nz() -> bool:

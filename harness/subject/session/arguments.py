@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from harness.models.store import folder
+from harness.models.store import draft, folder
 from harness.scenario.axes import AXES
 from harness.scenario.session import SessionScenario, Visit
 
@@ -26,17 +26,16 @@ BUCKETS = (2, 4)
 
 def server_arguments(scenario: SessionScenario) -> dict[str, Any]:
     """Keyword arguments for `ServerArgs`: of every axis the value of the scenario, or else its first."""
-    models = folder(scenario.target)
     axes = [axis for axis in AXES if axis.kind == "option" and axis.applies(scenario.algorithm, scenario.target)]
     arguments = FIXED | {axis.name: axis.values[0] for axis in axes if axis.values[0] is not None}
-    arguments |= dict(scenario.options) | {"model_path": str(models / "target")}
+    arguments |= dict(scenario.options) | {"model_path": str(folder(scenario.target) / "target")}
     if scenario.executor == "graph":
         arguments["cuda_graph_bs_decode"] = list(BUCKETS)
     else:
         arguments["disable_cuda_graph"] = True
     if scenario.algorithm != "NONE":
         arguments["speculative_algorithm"] = scenario.algorithm
-        arguments["speculative_draft_model_path"] = str(models / scenario.algorithm)
+        arguments["speculative_draft_model_path"] = str(draft(scenario.target, scenario.draft or scenario.algorithm))
     if scenario.algorithm in STEPPING:
         arguments["speculative_eagle_topk"] = 1
         arguments["speculative_num_draft_tokens"] = arguments["speculative_num_steps"] + 1

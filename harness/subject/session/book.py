@@ -21,17 +21,17 @@ class Book:
         self.page_size = int(allocator.page_size)
         self.pages = int(allocator.size) // self.page_size
         self._allocator = allocator
-        self._free: set[int] = set()
+        self.begin()
 
     def begin(self) -> None:
-        """What is freed from now on is new."""
-        self._free = set(self.free_pages().tolist())
+        """Look at the free pages; what is freed from now on is new."""
+        self._free = self.free_pages()
 
     def freed(self) -> list[int]:
-        """Pages that have become free since the last call, or since the beginning."""
+        """Look again: pages that have become free since the last call, or since the beginning."""
         before = self._free
         self.begin()
-        return sorted(self._free - before)
+        return sorted(set(self._free.tolist()) - set(before.tolist()))
 
     def free_pages(self) -> Integers:
         """Pages that the allocator would give away."""
@@ -46,8 +46,11 @@ class Book:
         return (first[:, np.newaxis] + np.arange(self.page_size)).reshape(-1)
 
     def audit(self, holders: Iterable[tuple[str, Integers]]) -> str:
-        """What is wrong with this book, where `holders` say who holds which pages; "" where it balances."""
-        free = self.free_pages()
+        """What is wrong with this book, where `holders` say who holds which pages; "" where it balances.
+
+        The free pages are those of the last look, by `begin` or `freed`.
+        """
+        free = self._free
         kind = "window page" if self.window else "page"
         twice = _repeated(free)
         if twice.size:

@@ -1,10 +1,12 @@
 """The worker subject: requests are handed to the scheduler turn by turn, in its own event loop, in this process."""
 
 from array import array
+from contextlib import nullcontext
 from typing import Any
 
 from harness.models.prompts import prompt
 from harness.npu.boundary import listening
+from harness.npu.interleaving import late
 from harness.scenario.observation import SessionSeen
 from harness.scenario.session import SessionScenario
 from harness.subject.blame import sglang_error
@@ -28,7 +30,8 @@ class WorkerPlayer:
         self.stage.begin(scenario)
         error = ""
         self._script = scenario
-        with listening(self.stage.watch):
+        streams = late() if scenario.streams == "late" else nullcontext()
+        with listening(self.stage.watch), streams:
             try:
                 self.scheduler.run_event_loop()
             except Over:

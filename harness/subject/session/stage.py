@@ -1,11 +1,16 @@
 """A scheduler and all that watches it, turn by turn; who plays on it feeds it the requests that are due."""
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple
+
+import torch
 
 from harness.scenario.observation import Answer, SessionSeen
 from harness.scenario.session import SessionScenario
 from harness.subject.session.accounts import Accounts, row_of
 from harness.subject.session.pools import Pools
+from harness.subject.session.results import Results
 from harness.subject.session.watch import ENOUGH, Watch
 
 #: Turns beyond those that the longest session could need; a session that takes more has come to a stand.
@@ -41,8 +46,10 @@ class Stage:
         """A session begins on an empty server."""
         self.requests.clear()
         self.problems: list[str] = []
-        self.watch.begin()
+        self.watch.begin(late=scenario.streams == "late")
+        self.results = Results()
         self.pools.fill(scenario.fill)
+        torch.manual_seed(1)  # what is sampled does not depend on the sessions before
         self.accounts.begin()
         self.turn = 0
         #: Whether the session ended before all was answered, so that the server is not empty.
@@ -52,7 +59,8 @@ class Stage:
     def due(self) -> Due:
         """What comes in at this turn; looks at the books first. Raises Over."""
         script = self._script
-        self._look()
+        if not self.watch.late:
+            self._look()
         waiting = [visit.arrives for visit in script.visits if visit.arrives >= self.turn]
         if self._idle():
             if not waiting:
@@ -103,9 +111,30 @@ class Stage:
         # Up to 0.5.13 it is `replay`.
         name = "execute" if hasattr(NPUGraphRunner, "execute") else "replay"
         setattr(NPUGraphRunner, name, self.watch.replaying(getattr(NPUGraphRunner, name)))
+        scheduler = type(self.scheduler)
+        scheduler.run_batch = self._published(scheduler.run_batch)
+        scheduler.process_batch_result = self._read(scheduler.process_batch_result)
         for cls in (EAGLEDraftCudaGraphRunner, EAGLEDraftExtendCudaGraphRunner):
             replayed = self.watch.replaying(getattr(cls, name))
             setattr(cls, name, self.watch.around(lambda graphs: graphs.model_runner, replayed))
+
+    def _published(self, run_batch: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(run_batch)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            result = run_batch(*args, **kwargs)
+            if not self.watch.late:
+                self.results.publish(result)
+            return result
+
+        return noted
+
+    def _read(self, process_batch_result: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(process_batch_result)
+        def noted(scheduler: Any, batch: Any, result: Any, *args: Any, **kwargs: Any) -> Any:
+            self.watch.rewritten += self.results.read(result)[: ENOUGH - len(self.watch.rewritten)]
+            return process_batch_result(scheduler, batch, result, *args, **kwargs)
+
+        return noted
 
     def _look(self) -> None:
         for book in self.accounts.books:

@@ -46,8 +46,13 @@ class Watch:
         self.turn = 0
         self.begin()
 
-    def begin(self) -> None:
-        """A new session: nothing is written yet."""
+    def begin(self, late: bool = False) -> None:
+        """A new session: nothing is written yet.
+
+        With `late` streams nothing is watched: when a forward is launched its tensors do not hold yet what they will,
+        and its operators run, and say what they touch, when it is over.
+        """
+        self.late = late
         self.ledger = Ledger(self.pools.windows)
         self.forwards: list[Forward] = []
         self.accesses: dict[BadAccess, None] = {}
@@ -61,7 +66,7 @@ class Watch:
 
         @functools.wraps(call)
         def watched(owner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._now is not None:
+            if self.late or self._now is not None:
                 return call(owner, forward_batch, *args, **kwargs)
             self._now = _Now(runner_of(owner), forward_batch, self)
             self.ledger.step += 1
@@ -92,6 +97,8 @@ class Watch:
 
     def __call__(self, event: Event) -> None:
         """An operator is about to read or write the KV cache."""
+        if self.late:
+            return
         for one in self._meant(event):
             if isinstance(one, AttentionRead):
                 self._read(one)
