@@ -16,6 +16,7 @@ from harness.checks.lengths import query_field
 from harness.reference.accept import Ambiguous, greedy, sampled
 from harness.reference.attention import outputs
 from harness.reference.metadata import prefix_pages, rows
+from harness.reference.states import states
 from harness.scenario import (
     GateScenario,
     MetadataScenario,
@@ -120,6 +121,12 @@ def round_seen(scenario: MetadataScenario, batch: tuple[Request, ...]) -> Seen:
     if scenario.target == "mla" and scenario.mode == "extend":
         fields["prefix_lens"] = Array.of([request.prefix for request in batch])
         fields["flatten_prefix_block_tables"] = Array.of(prefix_pages(scenario, batch))
+    if scenario.target == "gdn":
+        known = states(scenario, batch)
+        fields["mamba_cache_indices"] = Array.of([state.slot for state in known] + [0] * padding)
+        fields["query_start_loc"] = Array.of([0, *ends] + [(ends or [0])[-1]] * padding)
+        if scenario.mode == "target_verify":
+            fields["ssm_state_indices"] = Array.of(range(scenario.bucket(len(batch)) * scenario.draft_tokens))
     output = Floats.of(outputs(scenario, batch)) if scenario.attention is not None else None
     return Seen(fields=fields, output=output)
 

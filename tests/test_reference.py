@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from harness.reference.metadata import prefix_pages, rows, table_width
+from harness.reference.states import State, states
 from harness.scenario import MetadataScenario, PageMap, Pool, Request
 from harness.scenario.convention import device_length, host_length
 from harness.scenario.metadata import Algorithm, HostView, Mode
@@ -425,3 +426,20 @@ def test_the_grid_is_every_page_of_every_row(pooled: MetadataScenario) -> None:
     ]
 
     assert one_by_one == pages.grid(pages.pages_per_row).tolist()
+
+
+def test_states_of_a_verify_are_those_of_the_rows_and_its_steps_follow_the_batch() -> None:
+    """Pool of four rows: row 3 holds slot 2, row 1 slot 4; a block of 2 for each."""
+    verify = MetadataScenario("DFLASH", "target_verify", (), target="gdn", draft_tokens=2)
+
+    found = states(verify, (Request(prefix=9, row=3), Request(prefix=1, row=1)))
+
+    assert found == [State(2, (0, 2), range(2)), State(4, (2, 4), range(2, 4))]
+
+
+def test_states_of_an_extend_have_the_rows_of_their_own_tokens_and_no_steps() -> None:
+    extend = MetadataScenario("NONE", "extend", (), target="gdn")
+
+    found = states(extend, (Request(prefix=0, new_tokens=3), Request(prefix=128, row=4, new_tokens=5)))
+
+    assert found == [State(4, (0, 3), range(0)), State(1, (3, 8), range(0))]

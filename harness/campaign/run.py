@@ -20,7 +20,7 @@ from harness.checks.registry import CHECKS, checks_of
 from harness.errors import CannotJudge, Exit
 from harness.inventory.axes import names_in
 from harness.scenario import GateScenario
-from harness.scenario.attention import attention_scenarios
+from harness.scenario.attention import attends, attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.case import Case
 from harness.scenario.session_strategies import engines, servers, sessions
@@ -162,7 +162,8 @@ def _hunts(supervisor: Supervisor, profile: Profile, groups: Collection[str]) ->
         hunts += [Hunt(name, strategy, ("metadata",), profile.examples) for name, strategy in named]
     running = [group for group in ATTENTION_GROUPS if group in groups]
     if running:
-        named = [(f"{cell} attention", attention_scenarios(cell, capabilities)) for cell in cells(capabilities)]
+        attended = [cell for cell in cells(capabilities) if attends(cell)]
+        named = [(f"{cell} attention", attention_scenarios(cell, capabilities)) for cell in attended]
         hunts += [Hunt(name, strategy, running, profile.runs) for name, strategy in named]
     if "accept" in groups:
         hunts += [

@@ -14,6 +14,7 @@ from harness.checks import (
     session_answers,
     session_lengths,
     session_server,
+    states,
     tables,
     window,
 )
@@ -26,6 +27,7 @@ _MODULES = (
     inputs,
     relations,
     window,
+    states,
     prefix,
     gate,
     attention,

@@ -61,7 +61,7 @@ def finding(
     without exact host lengths have fingerprints of their own, since it takes an option to meet them. So have attention
     kinds beside MHA where attention runs, by the operators that they select and the layout of their caches; a forward
     of several draft tokens has but one path, but for the sinks of a replay: models with and without them have another
-    name for the lengths.
+    name for the lengths. Hybrid linear attention always has its own: a wrapper stands between runner and backend there.
     """
     family = FAMILY.get(scenario.algorithm, scenario.algorithm)
     parts = [check, field, family, scenario.executor, scenario.mode, relation_name]
@@ -69,6 +69,8 @@ def finding(
         parts.append(f"{scenario.host_view}-host")
     if scenario.attention is not None and scenario.target != "mha":
         parts.append(operators(scenario.target, _selecting(scenario, scenario.attention)))
+    elif scenario.target == "gdn":
+        parts.append(scenario.target)
     fingerprint = ":".join(parts)
     return Finding(check, fingerprint, scenario.algorithm, scenario.executor, scenario.mode, message, meaning, scenario)
 

@@ -28,6 +28,11 @@ def is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
 def _pinning(factory: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     @functools.wraps(factory)
     def make(*args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
+        # Assumption: what is asked of CUDA comes to lie on the NPU, since sglang imports
+        # `torch_npu.contrib.transfer_to_npu` when it starts on one. Source: `init_npu_backend`, 0.5.15 to 0.5.23.
+        # On a device: the states of linear attention, which `MambaPool` asks for on "cuda" up to 0.5.19.
+        if str(kwargs.get("device")).startswith("cuda"):
+            kwargs["device"] = "npu"
         made = factory(*args, **kwargs)
         return pin(made) if pin_memory and made.device.type == "cpu" else made
 

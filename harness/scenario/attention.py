@@ -22,6 +22,11 @@ SMALLEST_WINDOW = 2
 SMALLEST_PAGE = 16  # the operators take no smaller block
 
 
+def attends(cell: Cell) -> bool:
+    """Whether attention runs in `cell`: of linear attention no operator is emulated yet."""
+    return cell.target != "gdn"
+
+
 @st.composite
 def attention_scenarios(draw: st.DrawFn, cell: Cell, capabilities: Collection[str] = ()) -> MetadataScenario:
     """Scenarios of `cell` whose host lengths are exact and int64, with few requests and tokens, and heads to compute.

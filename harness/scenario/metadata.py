@@ -14,12 +14,15 @@ import numpy.typing as npt
 Algorithm = Literal["NONE", "EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK"]
 Mode = Literal["extend", "decode", "target_verify", "draft_block", "draft_decode", "draft_extend"]
 Executor = Literal["eager", "graph"]
-Target = Literal["mha", "mla", "swa"]
+#: `gdn` is hybrid linear attention: full-attention layers beside Gated DeltaNet layers, which keep one state a request.
+Target = Literal["mha", "mla", "swa", "gdn"]
 HostView = Literal["published", "absent", "bound"]
 HostDtype = Literal["int32", "int64"]
 
 #: Page 0 is the padding page, and row 0 of `ReqToTokenPool` the padding row (all releases looked at).
 PADDING_PAGE = 0
+#: The slot of linear states that padded rows have; those of requests count from 1 (0.5.15 to 0.5.23).
+PADDING_STATE = 0
 #: Columns that `ReqToTokenPool` has beyond the context and the draft block (0.5.15 to 0.5.23).
 SPARE_COLUMNS = 4
 
@@ -101,6 +104,10 @@ class MetadataScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     def lagging(self) -> bool:
         """Whether the host's view differs from the device's for any request."""
         return any(request.host_lag for batch in self.rounds for request in batch)
+
+    def state_slot(self, row: int) -> int:
+        """The slot of the pool of linear states that the request in `row` holds: the other end of the pool."""
+        return self.pool.rows + 1 - row
 
     def bucket(self, size: int) -> int:
         """Rows of the metadata built for `size` requests: the captured batch size, or `size` itself in eager."""

@@ -23,7 +23,7 @@ from harness.scenario.metadata import (
     Request,
     Target,
 )
-from harness.scenario.validity import MAX_DRAFT_TOKENS, MAX_REQUESTS, MODES
+from harness.scenario.validity import MAX_DRAFT_TOKENS, MAX_REQUESTS, MODES, WRAPPED_MODES, least_prefix
 
 PAGE_SIZES = (128, 64, 16, 1)
 CONTEXT_LENGTHS = (256, 1000)
@@ -39,10 +39,10 @@ OVERLAPPING = ("target_verify", "draft_block", "draft_decode")
 
 #: Attention kinds drawn per algorithm.
 TARGETS: dict[Algorithm, tuple[Target, ...]] = {
-    "NONE": ("mha", "mla", "swa"),
-    "EAGLE": ("mha", "mla", "swa"),
-    "DFLASH": ("mha", "mla", "swa"),
-    "DSPARK": ("mha", "swa"),
+    "NONE": ("mha", "mla", "swa", "gdn"),
+    "EAGLE": ("mha", "mla", "swa", "gdn"),
+    "DFLASH": ("mha", "mla", "swa", "gdn"),
+    "DSPARK": ("mha", "swa", "gdn"),
 }
 
 
@@ -70,6 +70,7 @@ def cells(capabilities: Collection[str]) -> list[Cell]:
         for target in targets
         if not (mode == "extend" and executor == "graph")
         if not (mode == "draft_block" and target == "mla")
+        if not (target == "gdn" and mode not in WRAPPED_MODES)
     ]
 
 
@@ -150,9 +151,12 @@ def _with_rounds(empty: MetadataScenario, drawn: list[list[Request]], descending
 
 
 def _host_views(cell: Cell, capabilities: Collection[str]) -> st.SearchStrategy[HostView]:
-    """Hybrid pools without host lengths are an experiment of 0.5.23 (it says so), and are left alone."""
+    """Hybrid pools without host lengths are an experiment of 0.5.23 (it says so), and are left alone.
+
+    The linear backend needs host lengths, and so they are published for its targets whatever the environment says.
+    """
     views: list[HostView] = ["published"]
-    if ABSENT_HOST in capabilities and cell.target != "swa":
+    if ABSENT_HOST in capabilities and cell.target not in ("swa", "gdn"):
         views.append("bound" if cell.algorithms[0] == "DFLASH" else "absent")
     return st.sampled_from(views)
 
@@ -163,7 +167,9 @@ def _requests(draw: st.DrawFn, scenario: MetadataScenario, lagging: bool) -> Req
     boundaries = boundary_prefixes(pool.page_size, pool.context_length, draft_tokens)
     needs_room = scenario.mode in ("extend", "decode")
     largest = pool.context_length - 1 if needs_room else pool.context_length
-    prefix = min(draw(st.integers(0, largest) | st.sampled_from(boundaries), label="prefix"), largest)
+    least = least_prefix(scenario.target, scenario.mode)
+    drawn = draw(st.integers(least, largest) | st.sampled_from(boundaries), label="prefix")
+    prefix = max(min(drawn, largest), least)
     new_tokens = 0
     if scenario.mode == "extend":
         room = pool.context_length - prefix
@@ -173,5 +179,5 @@ def _requests(draw: st.DrawFn, scenario: MetadataScenario, lagging: bool) -> Req
     request = Request(prefix=prefix, new_tokens=new_tokens)
     if not lagging:
         return request
-    behind, ahead = min(2 * draft_tokens, prefix), min(2 * draft_tokens, pool.context_length - prefix)
+    behind, ahead = min(2 * draft_tokens, prefix - least), min(2 * draft_tokens, pool.context_length - prefix)
     return Request(prefix=prefix, new_tokens=new_tokens, host_lag=draw(st.integers(-behind, ahead), label="host_lag"))

@@ -4,7 +4,7 @@ from math import isfinite
 
 from harness.scenario import Scenario
 from harness.scenario.gate import GateScenario
-from harness.scenario.metadata import Algorithm, Attention, MetadataScenario, Mode, Request
+from harness.scenario.metadata import Algorithm, Attention, MetadataScenario, Mode, Request, Target
 from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, Visit
 from harness.scenario.session_strategies import ALGORITHMS, OTHER_DRAFTS
 from harness.scenario.verify import VerifyRequest, VerifyScenario
@@ -19,6 +19,8 @@ MODES: dict[Algorithm, tuple[Mode, ...]] = {
     "DFLASH": ("target_verify", "draft_block"),
     "DSPARK": ("target_verify", "draft_block"),
 }
+#: Modes of a target with linear attention. Its drafts have full attention alone, and a backend without the wrapper.
+WRAPPED_MODES: tuple[Mode, ...] = ("extend", "decode", "target_verify")
 MAX_REQUESTS = 64
 MAX_DRAFT_TOKENS = 32
 MAX_POSITIONS = 1 << 20
@@ -67,11 +69,22 @@ def why_invalid(scenario: Scenario) -> str:
             "a draft decode needs draft_tokens of 3 or more",
         ),
         (scenario.mode != "draft_decode" or scenario.step <= scenario.draft_tokens - 3, "that step gets no metadata"),
+        (scenario.target != "gdn" or scenario.mode in WRAPPED_MODES, f"the drafts of gdn have no mode {scenario.mode}"),
+        (scenario.target != "gdn" or scenario.host_view == "published", "linear attention has host lengths published"),
+        (scenario.target != "gdn" or scenario.attention is None, "attention does not run with the target gdn yet"),
         (scenario.host_view == "published" or not scenario.lagging, "only published host lengths can lag"),
         (scenario.mode not in ("extend", "decode", "draft_extend") or not scenario.lagging, "that mode cannot lag"),
     ]
     problem = next((sentence for holds, sentence in rules if not holds), "")
     return problem or next((p for batch in scenario.rounds if (p := _why_invalid_batch(scenario, batch))), "")
+
+
+def least_prefix(target: Target, mode: Mode) -> int:
+    """The smallest prefix: a verify comes after a prefill, and the linear backend relies on it.
+
+    It counts the rows whose host length is 0 as padding (`_replay_metadata`, 0.5.15 to 0.5.23).
+    """
+    return 1 if target == "gdn" and mode == "target_verify" else 0
 
 
 def _attention_rules(scenario: MetadataScenario, attention: Attention) -> list[tuple[bool, str]]:
@@ -122,6 +135,8 @@ def _why_invalid_batch(scenario: MetadataScenario, batch: tuple[Request, ...]) -
             return f"new_tokens={request.new_tokens} is more than the draft tokens that could be accepted"
         if not 0 <= request.prefix + request.host_lag <= scenario.pool.context_length:
             return f"host_lag={request.host_lag} puts the host's prefix outside the context"
+        if request.prefix + request.host_lag < least_prefix(scenario.target, scenario.mode):
+            return "a verify of linear attention has a prefix, for the host too: a host length of 0 marks padding there"
     return ""
 
 

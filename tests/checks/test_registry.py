@@ -18,6 +18,7 @@ from harness.checks import (
     session_answers,
     session_lengths,
     session_server,
+    states,
     tables,
     window,
 )
@@ -43,6 +44,7 @@ from tests.checks import (
     test_session_answers,
     test_session_lengths,
     test_session_server,
+    test_states,
     test_tables,
     test_window,
 )
@@ -70,6 +72,7 @@ MIRRORED = (
     (session_answers, test_session_answers),
     (session_lengths, test_session_lengths),
     (session_server, test_session_server),
+    (states, test_states),
     (tables, test_tables),
     (window, test_window),
 )
@@ -95,6 +98,9 @@ NEEDED = (
     ("eager-equals-replay", "host_lengths", 0),
     ("eager-equals-replay", "block_tables", 0),
     ("eager-equals-replay", "seq_lens_cpu_int", 1),
+    ("state-slots", "mamba_cache_indices", 0),
+    ("state-queries", "query_start_loc", 0),
+    ("state-steps", "ssm_state_indices", 0),
     ("window-table", "block_tables_swa", 0),
     ("window-mask", "swa_visible", 0),
     ("mla-prefix", "prefix_lens", 0),

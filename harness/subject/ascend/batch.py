@@ -1,5 +1,6 @@
 """Real `ForwardBatch` and spec inputs for one round of a scenario, as the producers publish them."""
 
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -94,13 +95,16 @@ class BatchBuilder:
             inputs.append(Input("seq_lens_cpu", host, published))
         if scenario.mode in ("extend", "draft_extend"):
             prefixes = [request.prefix for request in batch]
+            first_rows = [end - count for end, count in zip(accumulate(counts), counts, strict=True)]
             fields |= {
+                "extend_start_loc": self.tensor(first_rows, torch.int32),
                 "extend_seq_lens": self.tensor(counts, torch.int32),
                 "extend_prefix_lens": self.tensor(prefixes, torch.int32),
                 "extend_seq_lens_cpu": counts,
                 "extend_prefix_lens_cpu": prefixes,
                 "extend_num_tokens": tokens,
             }
+            inputs.append(Input("extend_start_loc", fields["extend_start_loc"], first_rows))
             inputs.append(Input("extend_seq_lens", fields["extend_seq_lens"], list(counts)))
             inputs.append(Input("extend_prefix_lens", fields["extend_prefix_lens"], prefixes))
         known = {name: value for name, value in fields.items() if name in self.known}

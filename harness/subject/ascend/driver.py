@@ -15,7 +15,7 @@ from harness.scenario import GateScenario, MetadataScenario, Request, Scenario, 
 from harness.scenario.capability import missing
 from harness.scenario.observation import BadAccess, Fault, Observation, Seen
 from harness.shadow.overhead import Overhead, measured
-from harness.subject.ascend import gate, reading, releases, verify
+from harness.subject.ascend import gate, linear, reading, releases, verify
 from harness.subject.ascend.batch import Batch, BatchBuilder
 from harness.subject.ascend.forward import Forward
 from harness.subject.ascend.pools import Pools
@@ -145,6 +145,8 @@ class Session:
             self.backend = AscendAttnMultiStepDraftBackend(self.model_runner, 1, steps)
         else:
             self.backend = AscendAttnBackend(self.model_runner)
+            if scenario.target == "gdn":
+                self.backend = linear.wrapped(self.model_runner, self.backend)
         self.forward = Forward(scenario, self.pools, DEVICE) if scenario.attention is not None else None
 
     def run(self, scenario: MetadataScenario) -> tuple[Seen, ...]:
@@ -200,6 +202,9 @@ class Session:
             return Seen(changed=changed, error=message, accesses=self._bad_accesses())
         host_lengths = executor.host_lengths if executor is not None else None
         seen = reading.seen(scenario, requests, batch, self._metadata(scenario), host_lengths)
+        if scenario.target == "gdn":
+            told = linear.told(scenario, self.backend)
+            seen = replace(seen, fields=seen.fields | {name: reading.pack(value) for name, value in told.items()})
         return replace(
             seen,
             never_built=self.never_built,
@@ -215,6 +220,8 @@ class Session:
         backend = self.backend
         if scenario.mode == "draft_decode":
             backend = backend.attn_backends[scenario.step]
+        if scenario.target == "gdn":
+            backend = backend.full_attn_backend
         return backend.forward_metadata
 
 

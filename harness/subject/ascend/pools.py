@@ -8,7 +8,7 @@ import torch
 
 from harness.scenario import content
 from harness.scenario.metadata import MetadataScenario, PageMap
-from harness.subject.ascend import releases
+from harness.subject.ascend import linear, releases
 
 DTYPE = torch.float32
 HEADS, HEAD_SIZE = 1, 2  # where attention does not run, KV is kept as small as a pool allows
@@ -34,20 +34,13 @@ class Pools:
     """`ReqToTokenPool`, the NPU KV pool and its allocator for one geometry; `lay_out` fills the rows."""
 
     def __init__(self, scenario: MetadataScenario, device: str) -> None:
-        from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
-
         pool = scenario.pool
         self.device = device
         self.page_size = pool.page_size
         self.pages = PageMap(scenario).pages_per_row * pool.rows
-        self.req_to_token_pool = ReqToTokenPool(
-            size=pool.rows,
-            max_context_len=releases.row_columns(scenario),
-            device=device,
-            enable_memory_saver=False,
-        )
+        self.req_to_token_pool = _request_pool(scenario, device)
         self.hybrid = scenario.target == "swa"
-        self.kv_pool = _kv_pool(scenario, self.pages * pool.page_size, device)
+        self.kv_pool = _kv_pool(scenario, self.req_to_token_pool, self.pages * pool.page_size, device)
         self.allocator = _allocator(self, device)
         self.layout: Layout | None = None
         self.tables: dict[Layout, torch.Tensor] = {}
@@ -118,7 +111,20 @@ class Pools:
             raise LayoutError("the allocator handed out other pages than it was given")
 
 
-def _kv_pool(scenario: MetadataScenario, size: int, device: str) -> Any:
+def _request_pool(scenario: MetadataScenario, device: str) -> Any:
+    from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
+
+    if scenario.target == "gdn":
+        return linear.request_pool(scenario, device)
+    return ReqToTokenPool(
+        size=scenario.pool.rows,
+        max_context_len=releases.row_columns(scenario),
+        device=device,
+        enable_memory_saver=False,
+    )
+
+
+def _kv_pool(scenario: MetadataScenario, request_pool: Any, size: int, device: str) -> Any:
     from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMHATokenToKVPool, NPUMLATokenToKVPool
     from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
@@ -146,6 +152,8 @@ def _kv_pool(scenario: MetadataScenario, size: int, device: str) -> Any:
             **heads,
             **common,
         )
+    if scenario.target == "gdn":
+        return linear.kv_pool(request_pool, **heads, **common)
     return NPUMHATokenToKVPool(layer_num=1, **heads, **common)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.scenario import content
 from harness.scenario.metadata import MetadataScenario
-from harness.subject.ascend import releases
+from harness.subject.ascend import linear, releases
 from harness.subject.ascend.pools import DTYPE, HEAD_SIZE, HEADS, Pools, latent_sizes
 from harness.subject.blame import StandIn
 
@@ -28,6 +28,7 @@ def server_args(scenario: MetadataScenario) -> Any:
             "speculative_algorithm": scenario.algorithm if speculative else None,
             "speculative_num_draft_tokens": block if speculative else None,
             "dllm_algorithm": None,
+            **(linear.server_arguments(scenario) if scenario.target == "gdn" else {}),
         }
     )
 
@@ -35,6 +36,7 @@ def server_args(scenario: MetadataScenario) -> Any:
 def model_runner(scenario: MetadataScenario, pools: Pools, arguments: Any, spec_algorithm: Any) -> StandIn:
     """A `ModelRunner` for backend and graph runner (attributes read in 0.5.15 to 0.5.23)."""
     return StandIn(
+        **(linear.runner_attributes() if scenario.target == "gdn" else {}),
         device=DEVICE,
         page_size=scenario.pool.page_size,
         model_config=_model_config(scenario),
@@ -61,11 +63,13 @@ def _model_config(scenario: MetadataScenario) -> StandIn:
     from sglang.srt.configs.model_config import AttentionArch
 
     rank, rope = latent_sizes(scenario)
+    config = linear.configuration() if scenario.target == "gdn" else StandIn(architectures=[_architecture(scenario)])
     return StandIn(
         dtype=DTYPE,
         attention_arch=AttentionArch.MLA if scenario.target == "mla" else AttentionArch.MHA,
         context_len=scenario.pool.context_length,
-        hf_config=StandIn(architectures=[_architecture(scenario)]),
+        hf_config=config,
+        hf_text_config=config,
         num_attention_heads=scenario.attention.query_heads if scenario.attention is not None else HEADS,
         use_alibi=False,
         kv_lora_rank=rank,
