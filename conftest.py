@@ -33,7 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     device = _device(config)
     if device == "cuda":
-        raise pytest.UsageError("there is no CUDA subject in this harness yet: use --device emulated or npu.")
+        raise pytest.UsageError(
+            "the cases are about the Ascend backend: `harness record --subject cuda` records a GPU, to compare with."
+        )
     if device == "npu" and not has_npu():
         raise pytest.UsageError(
             "an NPU was asked for, and none can be used here: `harness doctor` says what is missing."

@@ -12,6 +12,7 @@ from rich.console import Console
 from harness.bisect.decision import Subject
 from harness.commands import bisect as bisecting
 from harness.commands import check as checking
+from harness.commands import compare as comparing
 from harness.commands import history as histories
 from harness.commands import machine
 from harness.commands import replay as replaying
@@ -274,6 +275,52 @@ def bisect(
     """Find the release, and in a clone the commit, from which a finding shows; without a case whatever has changed."""
     asked = bisecting.Asked(good, bad, fixed, repo, rate, Subject(device, through_words(through)), fresh)
     raise typer.Exit(bisecting.bisect(asked, case, fingerprint, group or [], json, markdown))
+
+
+Only = Annotated[
+    Optional[list[str]],
+    typer.Option("--only", metavar="WORDS", help="Only code paths with these words (`DFLASH swa`); may be repeated."),
+]
+Drawn = Annotated[int, typer.Option("--seed", min=0, help="Seed of the drawn scenarios.")]
+
+
+@app.command()
+def record(
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The directory to write; it must not be there.")],
+    subject: Annotated[str, typer.Option("--subject", help="ascend, npu, triton or cuda.")] = "ascend",
+    sglang: Sglang = None,
+    profile: ProfileName = "dev",
+    seed: Drawn = 0,
+    only: Only = None,
+    through: Through = None,
+) -> None:
+    """Record what a subject sees, in a directory that can be compared with any other; a killed one goes on."""
+    raise typer.Exit(comparing.record(subject, sglang, profile, seed, only or [], out, through))
+
+
+@app.command()
+def verify(run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a recording.")]) -> None:
+    """Check that a recording is whole: every size, hash, scenario and array."""
+    raise typer.Exit(comparing.verify(run))
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="SUBJECT@SPEC (ascend@0.5.18), or a recording's directory.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The other side, likewise.")],
+    profile: ProfileName = "dev",
+    seed: Drawn = 0,
+    only: Only = None,
+    through_a: Annotated[
+        Optional[str], typer.Option("--through-a", metavar="COMMAND", help="As --through, of A.")
+    ] = None,
+    through_b: Annotated[
+        Optional[str], typer.Option("--through-b", metavar="COMMAND", help="As --through, of B.")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Compare two subjects or recordings: integers exactly, numbers by each side's error against float64."""
+    raise typer.Exit(comparing.compare((a, b), profile, seed, only or [], (through_a, through_b), json))
 
 
 @app.command(context_settings={"allow_interspersed_args": False})

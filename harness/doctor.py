@@ -86,9 +86,12 @@ def subjects(items: list[Item]) -> list[Item]:
     source = [] if any_sglang else ["an sglang (install one, or run `harness scan` once with a network)"]
     emulated = source + ([] if "torch" in present else ["torch"])
     real = source + [name for name in ("torch", "torch_npu", "CANN", "NPU") if name not in present]
+    gpu = emulated + ([] if "GPU" in present else ["GPU"])
     return [
         Item("ascend, emulated NPU", not emulated, _lacks(emulated)),
         Item("ascend, real NPU", not real, _lacks(real)),
+        Item("triton, interpreted", not emulated, _lacks(emulated)),
+        Item("cuda", not gpu, _lacks(gpu)),
     ]
 
 

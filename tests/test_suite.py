@@ -36,7 +36,7 @@ def test_a_device_that_has_no_subject_yet_is_an_error() -> None:
     refused = suite("--device", "cuda")
 
     assert refused.returncode == 4
-    assert "there is no CUDA subject in this harness yet" in refused.stderr
+    assert "`harness record --subject cuda` records a GPU" in refused.stderr
 
 
 def test_not_asking_for_an_npu_selects_the_emulated_cases() -> None:

@@ -14,15 +14,16 @@ from harness.checks.wording import finding, where
 from harness.reference.attention import outputs
 from harness.reference.metadata import rows
 from harness.scenario import MetadataScenario, Request, Scenario
+from harness.scenario.metadata import Target
 from harness.scenario.observation import Observation, Seen
 
 #: Another finite content of slots that nobody has written.
 OTHER_FILL = -5.0
 
 
-def floor(scenario: MetadataScenario) -> str:
-    """The floor that outputs are held to: MLA sums over wider heads. A device will have its own."""
-    return "emulated/float32/mla" if scenario.target == "mla" else "emulated/float32"
+def floor(target: Target, device: str = "emulated") -> str:
+    """The floor that outputs of `device` are held to: MLA sums over wider heads."""
+    return f"{device}/float32/mla" if target == "mla" else f"{device}/float32"
 
 
 def _accesses(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:
@@ -45,7 +46,7 @@ def _output(scenario: MetadataScenario, index: int, batch: tuple[Request, ...], 
         raise MissingField(f"an output of shape {actual.shape} was reported, and {expected.shape} asked for")
     by_head = np.abs(actual - expected).max(axis=2)
     errors = by_head.max(axis=1)
-    limit = bound(floor(scenario))
+    limit = bound(floor(scenario.target))
     wrong = np.flatnonzero(~(errors <= limit))
     if not len(wrong):
         return None

@@ -14,12 +14,17 @@ FACTOR = 8.0
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """The largest error that a right subject showed, where and when it was measured, and over how much."""
+    """The largest error that a right subject showed, where and when it was measured, and over how much.
+
+    `repeated` is the largest difference between two runs of the same scenarios on that device (A/A), where it was
+    measured.
+    """
 
     largest_error: float
     source: str
     date: str
     rows: int
+    repeated: float | None = None
 
 
 @cache

@@ -19,6 +19,7 @@ from harness.errors import CannotJudge
 from harness.files import safe_name, write_atomically
 from harness.scenario import Scenario
 from harness.scenario.case import SCHEMA, Case
+from harness.subject.cuda.prepare import INTERPRETED
 from harness.subject.source import Source
 
 FOLDER = Path(".harness", "pending")
@@ -38,12 +39,12 @@ class Pending:
     """The scenarios that one subject is at.
 
     On a real device they are on disk before the device gets them, since that may take the machine with it. An emulated
-    one is an ordinary process: what the operating system was told outlives it, and the harness.
+    or interpreted one is an ordinary process: what the operating system was told outlives it, and the harness.
     """
 
     def __init__(self, source: Source, device: str, folder: Path = FOLDER) -> None:
         self.release = source.release
-        self.durable = device != "emulated"
+        self.durable = device not in ("emulated", INTERPRETED)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with _locked(folder):

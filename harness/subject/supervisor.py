@@ -19,6 +19,7 @@ from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Fault, Observation
 from harness.scenario.session import Subject
 from harness.shadow.overhead import Overhead
+from harness.subject.cuda.prepare import INTERPRETED
 from harness.subject.frames import (
     ClosedError,
     DeadlineError,
@@ -37,6 +38,7 @@ from harness.subject.source import Source
 
 START_LIMIT = 180.0  #: seconds to import sglang on a slow machine
 STEP_LIMIT = 30.0  #: seconds for one scenario, thousands of times what one takes
+INTERPRETED_LIMIT = 60.0  #: seconds for each scenario whose kernels are interpreted, which takes 1 to 3
 #: Seconds to start a server and to play one session, some ten times what it takes.
 SESSION_LIMITS: dict[Subject, float] = {"worker": 240.0, "engine": 600.0}
 TRACED = 10  #: times as long as usual that a scenario may take while its lines are noted
@@ -44,7 +46,7 @@ STDERR_TAIL = 4000  #: characters of the subject's stderr that a fault keeps
 
 
 class Supervisor:
-    """A subject for `source` on `device` (`emulated` or `npu`); a context manager.
+    """A subject for `source` on `device` (`emulated`, `npu`, `cuda` or `triton-interpreter`); a context manager.
 
     `command` is put in front of the subject's own command line, so that a subject can run behind `ssh` or
     `docker exec`. What it is asked lies in a folder of its own in `pending` until it has answered. Raises NoSubject
@@ -130,7 +132,7 @@ class Supervisor:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         first, stage = scenarios[0], stage_of(scenarios[0])
-        limit = STEP_LIMIT + len(scenarios) * 0.1
+        limit = STEP_LIMIT + len(scenarios) * (INTERPRETED_LIMIT if self.device == INTERPRETED else 0.1)
         if isinstance(first, SessionScenario):
             limit = SESSION_LIMITS[first.subject] * len(scenarios)
         message = Observe(limit, tuple(scenarios), stage)

@@ -164,7 +164,7 @@ def test_a_planted_fault_is_found_and_named(fault: Planted) -> None:
     from harness.checks.noise import bound
 
     relation, message = fault.expected
-    assert fault.reported() == (relation, message.replace("{limit}", f"{bound(floor(fault.scenario)):.3g}"))
+    assert fault.reported() == (relation, message.replace("{limit}", f"{bound(floor(fault.scenario.target)):.3g}"))
 
 
 @pytest.mark.parametrize("check", [POISON, OUTPUT], ids=lambda check: check.id)

@@ -110,6 +110,9 @@ class BatchBuilder:
         known = {name: value for name, value in fields.items() if name in self.known}
         return Batch(self.forward_batch(**known), tuple(inputs))
 
+    def bind(self, forward_batch: Any) -> None:
+        """Give a batch of a graph runner's own buffers what only some devices ask of it."""
+
     def _locations(
         self, req_to_token: torch.Tensor, rows: list[int], starts: list[int], counts: list[int]
     ) -> torch.Tensor:

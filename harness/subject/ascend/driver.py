@@ -68,7 +68,9 @@ class Driver:
         torch.set_num_threads(1)
         torch.set_grad_enabled(False)
         self.info = info
-        self.parallel = releases.override_parallel()
+        from sglang.srt.hardware_backend.npu.attention import ascend_backend
+
+        self.parallel = releases.override_parallel(ascend_backend)
         self.builder = BatchBuilder(DEVICE)
         self.never_built = releases.never_built()
         self.warm: OrderedDict[Any, Session] = OrderedDict()

@@ -1,6 +1,7 @@
 """Real pools and allocators of sglang, filled so that every row holds the pages that the scenario gives it."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,22 +27,38 @@ def latent_sizes(scenario: MetadataScenario) -> tuple[int, int]:
 Layout = tuple[int, int, int]
 
 
+class Kinds(NamedTuple):
+    """sglang's classes for one device: the pool of keys and values, that of MLA's latents, the paged allocator."""
+
+    heads: Any
+    latents: Any
+    paged: Any
+
+
+def npu_kinds() -> Kinds:
+    """The classes of an NPU."""
+    from sglang.srt.hardware_backend.npu.allocator_npu import NPUPagedTokenToKVPoolAllocator
+    from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMHATokenToKVPool, NPUMLATokenToKVPool
+
+    return Kinds(NPUMHATokenToKVPool, NPUMLATokenToKVPool, NPUPagedTokenToKVPoolAllocator)
+
+
 class LayoutError(Exception):
     """The allocator did not hand out the pages in the order it was given: the driver does not know this release."""
 
 
 class Pools:
-    """`ReqToTokenPool`, the NPU KV pool and its allocator for one geometry; `lay_out` fills the rows."""
+    """`ReqToTokenPool`, the KV pool and its allocator for one geometry; `lay_out` fills the rows."""
 
-    def __init__(self, scenario: MetadataScenario, device: str) -> None:
+    def __init__(self, scenario: MetadataScenario, device: str, kinds: Callable[[], Kinds] = npu_kinds) -> None:
         pool = scenario.pool
         self.device = device
         self.page_size = pool.page_size
         self.pages = PageMap(scenario).pages_per_row * pool.rows
         self.req_to_token_pool = _request_pool(scenario, device)
         self.hybrid = scenario.target == "swa"
-        self.kv_pool = _kv_pool(scenario, self.req_to_token_pool, self.pages * pool.page_size, device)
-        self.allocator = _allocator(self, device)
+        self.kv_pool = _kv_pool(scenario, self.req_to_token_pool, self.pages * pool.page_size, device, kinds())
+        self.allocator = _allocator(self, device, kinds())
         self.layout: Layout | None = None
         self.tables: dict[Layout, torch.Tensor] = {}
         self.mappings: dict[Layout, torch.Tensor] = {}
@@ -124,8 +141,7 @@ def _request_pool(scenario: MetadataScenario, device: str) -> Any:
     )
 
 
-def _kv_pool(scenario: MetadataScenario, request_pool: Any, size: int, device: str) -> Any:
-    from sglang.srt.hardware_backend.npu.memory_pool_npu import NPUMHATokenToKVPool, NPUMLATokenToKVPool
+def _kv_pool(scenario: MetadataScenario, request_pool: Any, size: int, device: str, kinds: Kinds) -> Any:
     from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
     common: dict[str, Any] = {
@@ -137,7 +153,8 @@ def _kv_pool(scenario: MetadataScenario, request_pool: Any, size: int, device: s
     }
     if scenario.target == "mla":
         rank, rope = latent_sizes(scenario)
-        return NPUMLATokenToKVPool(kv_lora_rank=rank, qk_rope_head_dim=rope, index_head_dim=None, layer_num=1, **common)
+        common |= {"kv_lora_rank": rank, "qk_rope_head_dim": rope, "index_head_dim": None, "layer_num": 1}
+        return releases.call(kinds.latents, **common)
     heads = {"head_num": HEADS, "head_dim": HEAD_SIZE}
     if scenario.attention is not None:
         heads = {"head_num": scenario.attention.kv_heads, "head_dim": content.HEAD_SIZE}
@@ -147,18 +164,17 @@ def _kv_pool(scenario: MetadataScenario, request_pool: Any, size: int, device: s
             size_swa=size,
             swa_attention_layer_ids=[1],
             full_attention_layer_ids=[0],
-            token_to_kv_pool_class=NPUMHATokenToKVPool,
+            token_to_kv_pool_class=kinds.heads,
             enable_memory_saver=False,
             **heads,
             **common,
         )
     if scenario.target == "gdn":
         return linear.kv_pool(request_pool, **heads, **common)
-    return NPUMHATokenToKVPool(layer_num=1, **heads, **common)
+    return kinds.heads(layer_num=1, **heads, **common)
 
 
-def _allocator(pools: Pools, device: str) -> Any:
-    from sglang.srt.hardware_backend.npu.allocator_npu import NPUPagedTokenToKVPoolAllocator
+def _allocator(pools: Pools, device: str, kinds: Kinds) -> Any:
     from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator
     from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 
@@ -175,9 +191,7 @@ def _allocator(pools: Pools, device: str) -> Any:
     }
     if pools.hybrid:
         return releases.call(SWATokenToKVPoolAllocator, **arguments)
-    return releases.call(
-        TokenToKVPoolAllocator if pools.page_size == 1 else NPUPagedTokenToKVPoolAllocator, **arguments
-    )
+    return releases.call(TokenToKVPoolAllocator if pools.page_size == 1 else kinds.paged, **arguments)
 
 
 def _set_free_pages(allocator: Any, order: npt.NDArray[np.int64], device: str) -> None:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -59,18 +59,18 @@ def publish_server_args(fields: dict[str, Any]) -> Any:
     return server_args
 
 
-def override_parallel() -> ExitStack:
+def override_parallel(backend: ModuleType) -> ExitStack:
     """Force the topology of one rank until the returned stack is closed.
 
-    The names grew with the releases (`dcp_enabled` came in 0.5.16), so an unknown one is dropped. The backend of 0.5.15
-    asks the process group itself for the size of the attention group, and so does the accept code up to 0.5.20.
+    The names grew with the releases (`dcp_enabled` came in 0.5.16), so an unknown one is dropped. The Ascend `backend`
+    of 0.5.15 asks the process group itself for the size of the attention group, and so does the accept code up to
+    0.5.20.
     """
     from sglang.srt.distributed import parallel_state
-    from sglang.srt.hardware_backend.npu.attention import ascend_backend
     from sglang.srt.runtime_context import get_parallel
     from sglang.srt.speculative import eagle_utils
 
-    if hasattr(ascend_backend, "get_attention_tp_size"):
+    if hasattr(backend, "get_attention_tp_size"):
         parallel_state._ATTN_TP = ALONE
     if "get_tp_group" in inspect.getsource(eagle_utils):
         parallel_state._TP = ALONE

@@ -16,19 +16,22 @@ from harness.scenario import MetadataScenario, Request
 from harness.subject.ascend import releases
 from harness.subject.ascend.batch import Batch, BatchBuilder
 from harness.subject.ascend.captured import CapturedAttention, Graphs
-from harness.subject.ascend.forward import Forward
+from harness.subject.ascend.layers import Inputs
 from harness.subject.ascend.steps import run_together, steps_of
+from harness.subject.ascend.unwatched import UnwatchedForward
 from harness.subject.blame import StandIn
 
 
 class Buffers(StandIn):
     """The static input buffers of a graph runner; dtypes as in `runner_utils/buffers.py`.
 
-    A request has `width` tokens, and as many cache locations for each of its `steps`.
+    A request has `width` tokens, and as many cache locations for each of its `steps`; a row that pads has the length
+    `padding`.
     """
 
-    def __init__(self, most: int, width: int, steps: int, device: str) -> None:
+    def __init__(self, most: int, width: int, steps: int, device: str, padding: int) -> None:
         self.steps = steps
+        self.padding = padding
         super().__init__(
             seq_lens=torch.zeros(most, dtype=torch.int64, device=device),
             seq_lens_cpu=torch.zeros(most, dtype=torch.int64),
@@ -41,7 +44,7 @@ class Buffers(StandIn):
         )
 
     def fill(self, forward_batch: Any, raw: int, padded: int, width: int) -> None:
-        """Copy the live rows and zero the padded ones; a source that is None leaves its buffer as it was."""
+        """Copy the live rows and fill the padded ones; a source that is None leaves its buffer as it was."""
         for name, live, all_rows in (
             ("seq_lens", raw, padded),
             ("seq_lens_cpu", raw, padded),
@@ -53,7 +56,7 @@ class Buffers(StandIn):
             if source is not None:
                 buffer = getattr(self, name)
                 buffer[:live].copy_(source[:live])
-                buffer[live:all_rows].zero_()
+                buffer[live:all_rows] = self.padding if name in ("seq_lens", "seq_lens_cpu") else 0
 
 
 class GraphExecutor:
@@ -65,7 +68,7 @@ class GraphExecutor:
         backend: Any,
         model_runner: Any,
         builder: BatchBuilder,
-        forward: Forward | None,
+        forward: UnwatchedForward | None,
     ) -> None:
         self.backend = backend
         self.forward = forward
@@ -76,15 +79,23 @@ class GraphExecutor:
         self.width = 1 if scenario.mode in ("decode", "draft_decode") else scenario.draft_tokens
         self.steps = run_together(scenario)
         self.locations = self.width * steps_of(scenario)
-        self.buffers = Buffers(self.buckets[-1], self.width, steps_of(scenario), builder.device)
+        most, padding = self.buckets[-1] * self.width, self._fill_value()
+        self.buffers = Buffers(self.buckets[-1], self.width, steps_of(scenario), builder.device, padding)
         self.captured: CapturedAttention | None = None
         if forward is not None:
-            most = self.buckets[-1] * self.width
-            self.captured = CapturedAttention(model_runner, forward.inputs(scenario, ()), most, len(self.steps))
-        self.runner = _runner(scenario, self, model_runner)
-        backend.init_cuda_graph_state(self.buckets[-1], self.buckets[-1] * self.width)
+            self.captured = self._capturing(model_runner, forward.inputs(scenario, ()), most)
+        self.runner = self._running(scenario, model_runner)
+        backend.init_cuda_graph_state(self.buckets[-1], most)
         for bucket in reversed(self.buckets):
             self._capture(scenario, bucket)
+
+    def _capturing(self, model_runner: Any, example: Inputs, most: int) -> CapturedAttention:
+        """The graphs of the device, whose inputs are like `example` and have up to `most` rows."""
+        return CapturedAttention(model_runner, example, most, len(self.steps))
+
+    def _running(self, scenario: MetadataScenario, model_runner: Any) -> Any:
+        """The graph runner that replays them."""
+        return _runner(scenario, self, model_runner)
 
     def _capture(self, scenario: MetadataScenario, bucket: int) -> None:
         buffers = self.buffers
@@ -103,6 +114,7 @@ class GraphExecutor:
             spec_info=self.builder.spec_info(scenario, tokens),
             **({"extend_seq_lens_cpu": [self.width] * bucket} if self.drafts == "draft_extend" else {}),
         )
+        self.builder.bind(view)
         self.backend.init_forward_metadata_out_graph(view, in_capture=True)
         if self.captured is not None and self.forward is not None:
             run = partial(self.forward.attend, backend=self.backend, forward_batch=view)

@@ -1,0 +1,54 @@
+"""Batches as the producers of a CUDA server publish them, where they differ from those of an NPU."""
+
+from typing import Any
+
+import torch
+
+from harness.scenario.convention import DFLASH_FAMILY
+from harness.scenario.metadata import MetadataScenario, Request
+from harness.scenario.validity import MAX_REQUESTS
+from harness.subject.ascend.batch import Batch, BatchBuilder
+
+
+class CudaBatchBuilder(BatchBuilder):
+    """Builds rounds for the Triton backend.
+
+    A verify of the EAGLE family carries the mask of its tree, here a chain (`build_tree_kernel_efficient`), and a draft
+    extend the number of its new tokens on the device (`EagleDraftExtendInput.extend_seq_lens_tensor`).
+    `translator` is the `KVIndexTranslator` of releases that have one (from 0.5.19).
+    """
+
+    translator: Any = None
+
+    def build(self, scenario: MetadataScenario, batch: tuple[Request, ...], req_to_token: torch.Tensor) -> Batch:
+        """See `BatchBuilder`."""
+        built = super().build(scenario, batch, req_to_token)
+        forward_batch = built.forward_batch
+        spec_info = forward_batch.spec_info
+        if scenario.mode == "target_verify" and scenario.algorithm not in DFLASH_FAMILY:
+            spec_info.custom_mask = self._chain(scenario, batch)
+        if scenario.mode == "draft_decode":
+            # One batch for the whole draft, at the positions of its first step (`draft_forward`).
+            forward_batch.positions = self.tensor([request.prefix for request in batch])
+        if scenario.mode == "draft_extend":
+            # The graph runner's buffer has a row for every request of its largest graph; those that pad hold a block.
+            padding = (0, MAX_REQUESTS - len(batch))
+            lengths = torch.nn.functional.pad(forward_batch.extend_seq_lens, padding, value=scenario.draft_tokens)
+            spec_info.extend_seq_lens_tensor = lengths
+        if self.translator is not None:
+            self.translator.own_plan(forward_batch).bind(forward_batch, self.translator)
+        return built
+
+    def bind(self, forward_batch: Any) -> None:
+        """Have the backend write to the graph runner's own buffers."""
+        if self.translator is not None:
+            self.translator.bind_runner_slots(forward_batch)
+
+    def _chain(self, scenario: MetadataScenario, batch: tuple[Request, ...]) -> torch.Tensor:
+        """For each request and query, whether it sees each position: the prefix, and the block up to itself."""
+        block = scenario.draft_tokens
+        own = torch.ones(block, block, dtype=torch.bool).tril()
+        masks = [
+            torch.cat([torch.ones(block, request.prefix, dtype=torch.bool), own], dim=1).flatten() for request in batch
+        ]
+        return torch.cat([*masks, torch.ones(0, dtype=torch.bool)]).to(self.device)
