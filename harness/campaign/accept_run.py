@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Event
 from typing import Literal, TypeVar
 
 from harness.errors import CannotJudge, HarnessError, UsageError
@@ -134,15 +135,28 @@ class AcceptRun:
     ) -> Iterator[Answered]:
         """Ask for each at the run's concurrency, and write every answer as it comes. The first error ends it."""
         progress(stage, 0, len(asked))
+        failed = Event()
+
+        def ask_unless_failed(one: Asked) -> Answered | None:
+            if failed.is_set():
+                return None
+            try:
+                return ask(one)
+            except BaseException:
+                failed.set()
+                raise
+
         with ThreadPoolExecutor(self.run.header.setting.concurrency) as pool:
-            futures = [pool.submit(ask, one) for one in asked]
+            futures = [pool.submit(ask_unless_failed, one) for one in asked]
             try:
                 for done, future in enumerate(as_completed(futures), 1):
                     record = future.result()
-                    runs.append(self.out, record)
-                    progress(stage, done, len(asked))
-                    yield record
+                    if record is not None:
+                        runs.append(self.out, record)
+                        progress(stage, done, len(asked))
+                        yield record
             finally:
+                failed.set()
                 pool.shutdown(cancel_futures=True)
 
     def _reply(self, number: int) -> Reply:
