@@ -1,6 +1,7 @@
 """`harness accept` on a server that is made up: what is kept, what is refused, and how it goes on."""
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 
 from harness import cli
+from harness.commands import accept as accept_command
 from harness.parity.acceptance_file import read
 from harness.parity.acceptance_run import Run
 from harness.subject.server import api
+from harness.subject.source import ASCEND_BACKEND
 from tests.subject.fake_server import FakeServer, answer, serving
 
+ROOT = Path(__file__).parents[1]
 COUNT = 20
 
 
@@ -335,6 +339,63 @@ def test_the_same_acceptance_with_another_output_is_status_1(server: FakeServer,
         accept(*options(server, f"{name}-free.jsonl", stride=0))
     status, said = accept("compare", "ref-free.jsonl", "cand-free.jsonl", "--aa", "ref-free.jsonl", "ref-free.jsonl")
     assert status == 1 and "verdict: NOT LOSSLESS" in said and "EQUIVALENT" in said
+
+
+@pytest.fixture
+def sglang(tmp_path: Path) -> Path:
+    """An sglang whose server is the one that is made up; it writes down its process and its arguments."""
+    package = tmp_path / "checkout" / "sglang"
+    for name in ("sglang/__init__.py", ASCEND_BACKEND):
+        (package.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        (package.parent / name).touch()
+    (package / "launch_server.py").write_text(
+        "import json, os, sys, time\n"
+        "from pathlib import Path\n"
+        "from tests.subject.fake_server import serving\n"
+        "print('loading', flush=True)\n"
+        "if '--model-path' not in sys.argv:\n"
+        "    sys.exit('launch_server.py: error: --model-path is required')\n"
+        "told = {'pid': os.getpid(), 'arguments': sys.argv[1:], 'emulated': os.environ.get('HARNESS_NPU_EMULATE')}\n"
+        "Path('started.json').write_text(json.dumps(told))\n"
+        "with serving(int(sys.argv[-1])):\n"
+        "    time.sleep(600)\n"
+    )
+    return package.parent
+
+
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(accept_command, "require_installed", lambda: None)
+
+
+@pytest.mark.usefixtures("importable")
+def test_an_engine_is_started_with_the_arguments_asked_and_ended(sglang: Path, accept: Accept) -> None:
+    status, said = accept(
+        "run", "--engine", "--model-path 'a model'", "--sglang", sglang, "--count", COUNT, "--out", "run.jsonl"
+    )
+    started = json.loads(Path("started.json").read_text())
+
+    assert status == 0 and "20 of 20 prompts" in said
+    assert started["arguments"][:4] == ["--device", "npu", "--model-path", "a model"]
+    assert started["emulated"] == "1"
+    assert read(Path("run.jsonl")).header.system.device == "emulated"
+    with pytest.raises(ProcessLookupError):
+        os.kill(started["pid"], 0)
+
+
+@pytest.mark.usefixtures("importable")
+def test_an_engine_that_does_not_start_is_told_with_its_last_words(sglang: Path, accept: Accept) -> None:
+    status, said = accept("run", "--engine", "--port 1", "--sglang", sglang, "--out", "run.jsonl")
+
+    assert status == 3
+    assert "ended before it served: launch_server.py: error: --model-path is required" in said
+
+
+def test_arguments_that_are_no_words_are_refused(sglang: Path, accept: Accept, importable: None) -> None:
+    status, said = accept("run", "--engine", "--model-path 'a", "--sglang", sglang, "--out", "run.jsonl")
+
+    assert status == 2 and "are no arguments: No closing quotation" in said
 
 
 @pytest.mark.parametrize("ways", [[], ["--tiny", "--server", "http://there"], ["--engine", "", "--tiny"]])

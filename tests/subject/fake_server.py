@@ -37,6 +37,8 @@ class FakeServer:
         """Status and body of an answer."""
         if path == self.info_path and self.info is not None:
             return 200, self.info
+        if path == "/health":
+            return 200, {}
         if path == "/tokenize":
             return 200, {"tokens": list(body["prompt"].encode())}
         if path == "/generate":
@@ -67,8 +69,8 @@ def answer(body: dict[str, Any]) -> tuple[int, object]:
 
 
 @contextmanager
-def serving() -> Iterator[FakeServer]:
-    """The server, on a port of its own, until the end of the block."""
+def serving(port: int = 0) -> Iterator[FakeServer]:
+    """The server, on a port that is free or given, until the end of the block."""
     fake = FakeServer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -95,7 +97,7 @@ def serving() -> Iterator[FakeServer]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         fake.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
