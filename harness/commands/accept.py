@@ -130,7 +130,7 @@ def _run_tiny(spec: str | None, algorithm: str, graphs: bool, out: Path) -> Exit
             bars.note(f"sglang {source.release}: {said}")
     runs.write(out, played.header, played.records)
     show_accept_run(output(), runs.read(out))
-    return Exit.PASSED
+    return Exit.UNKNOWN if played.error else Exit.PASSED
 
 
 def compare(
