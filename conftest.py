@@ -27,6 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sglang", metavar="SPEC", help="installed, a release, a directory or git:DIR@REV")
     group.addoption("--profile", choices=sorted(PROFILES), default="pr", help="how much is tried (pr)")
     group.addoption("--device", choices=DEVICES, help="where the subject runs (emulated, or what -m selects)")
+    for name, what in (
+        ("--target-model", "folder of Qwen3-8B, for the nightly acceptance run"),
+        ("--draft-model", "folder of its DFlash-b16 draft"),
+        ("--cuda-run", "the acceptance run of a CUDA server with both, that `harness accept run` has written"),
+        ("--accept-prompts", "the prompts of that run; those that ship"),
+    ):
+        group.addoption(name, metavar="PATH", type=Path, help=what)
     group.addoption("--baseline", metavar="REL", help="accept the known findings of this release, too")
 
 
@@ -123,11 +130,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Every case is marked with the device it would run on; nightly cases run in the nightly profile only."""
+    """Every case is marked with the device it would run on.
+
+    Nightly cases run in the nightly profile, and where `-m` selects them.
+    """
     for item in items:
         if CASES in item.path.parents:
             item.add_marker(config.stash[DEVICE])
-    if config.getoption("--profile") != "nightly":
+    selected = re.search(r"(?<!not )\bnightly\b", config.getoption("-m") or "")
+    if config.getoption("--profile") != "nightly" and not selected:
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         if nightly:
             config.hook.pytest_deselected(items=nightly)

@@ -48,6 +48,13 @@ def test_not_asking_for_an_npu_selects_the_emulated_cases() -> None:
     )
 
 
+def test_selecting_nightly_cases_is_enough_to_have_them() -> None:
+    case = "cases/acceptance/test_acceptance.py::test_as_much_of_the_draft_is_accepted_as_on_cuda"
+
+    assert case in suite("-m", "emulated and nightly").stdout
+    assert case not in suite("-m", "emulated and not nightly").stdout
+
+
 def test_the_header_names_what_is_tested_and_on_what() -> None:
     header = next(line for line in suite("-v").stdout.splitlines() if line.startswith("harness: "))
 

@@ -4,7 +4,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Event
 from typing import Literal, TypeVar
+
+from msgspec.structs import replace
 
 from harness.errors import CannotJudge, HarnessError, UsageError
 from harness.parity import acceptance_file as runs
@@ -59,7 +62,7 @@ def begun(out: Path, header: Header) -> None:
     there = runs.read(out).header
     for name, mine, theirs in (
         ("setting", header.setting, there.setting),
-        ("system", header.system, there.system),
+        ("system", _lasting(header.system), _lasting(there.system)),
         ("base", header.base, there.base),
         ("stride", header.stride, there.stride),
         ("order", header.order, there.order),
@@ -67,6 +70,11 @@ def begun(out: Path, header: Header) -> None:
         if mine != theirs:
             raise UsageError(f"{out} holds a run with another {name}: name another file, or delete it.")
     runs.drop_torn_line(out)
+
+
+def _lasting(system: System) -> System:
+    """What of a server is the same when it has been started again: without a seed it draws one, and a port is any."""
+    return replace(system, where="", seed=0)
 
 
 class AcceptRun:
@@ -134,15 +142,28 @@ class AcceptRun:
     ) -> Iterator[Answered]:
         """Ask for each at the run's concurrency, and write every answer as it comes. The first error ends it."""
         progress(stage, 0, len(asked))
+        failed = Event()
+
+        def ask_unless_failed(one: Asked) -> Answered | None:
+            if failed.is_set():
+                return None
+            try:
+                return ask(one)
+            except BaseException:
+                failed.set()
+                raise
+
         with ThreadPoolExecutor(self.run.header.setting.concurrency) as pool:
-            futures = [pool.submit(ask, one) for one in asked]
+            futures = [pool.submit(ask_unless_failed, one) for one in asked]
             try:
                 for done, future in enumerate(as_completed(futures), 1):
                     record = future.result()
-                    runs.append(self.out, record)
-                    progress(stage, done, len(asked))
-                    yield record
+                    if record is not None:
+                        runs.append(self.out, record)
+                        progress(stage, done, len(asked))
+                        yield record
             finally:
+                failed.set()
                 pool.shutdown(cancel_futures=True)
 
     def _reply(self, number: int) -> Reply:

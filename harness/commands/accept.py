@@ -79,8 +79,10 @@ def _run_engine(arguments: str, spec: str | None, device: str, asking: Asking, o
         require_installed()
     with Bars(Console(stderr=True)) as bars:
         source = resolve(spec, bars.note)
-        with launched(source, arguments, device, bars.note) as url:
-            _ask(url, f"sglang {source.release}", "emulated" if device == "emulated" else None, asking, out, bars)
+        with launched(source, arguments, device, bars.note) as started:
+            _ask(
+                started.url, f"sglang {source.release}", "emulated" if device == "emulated" else None, asking, out, bars
+            )
     return Exit.PASSED
 
 
@@ -128,7 +130,7 @@ def _run_tiny(spec: str | None, algorithm: str, graphs: bool, out: Path) -> Exit
             bars.note(f"sglang {source.release}: {said}")
     runs.write(out, played.header, played.records)
     show_accept_run(output(), runs.read(out))
-    return Exit.PASSED
+    return Exit.UNKNOWN if played.error else Exit.PASSED
 
 
 def compare(

@@ -5,6 +5,7 @@ run's answer and the target's choices along it; and the target's choices of both
 """
 
 from collections.abc import Iterator
+from itertools import zip_longest
 
 import msgspec
 
@@ -14,6 +15,8 @@ from harness.parity.acceptance_verdict import Verdict
 
 #: Of what is wrong, so many are told one by one.
 TOLD = 5
+#: In the place of a token: there is none any more.
+END = -1
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -24,7 +27,7 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """Two tokens at the same place of the same text. `gap` is None where nobody has scored it."""
+    """Two tokens at the same place of the same text, or one and the end. `gap` is None where nobody has scored it."""
 
     comparison: str
     number: int
@@ -36,9 +39,13 @@ class Mismatch(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         lead = "nobody scored it" if self.gap is None else f"it leads by {self.gap:.3g} nats"
         return (
-            f"{self.comparison}: token {self.place} of prompt {self.number} is {self.token}, "
-            f"but should be {self.expected} ({lead})"
+            f"{self.comparison}: token {self.place} of prompt {self.number} is {_named(self.token)}, "
+            f"but should be {_named(self.expected)} ({lead})"
         )
+
+
+def _named(token: int) -> str:
+    return "missing" if token == END else str(token)
 
 
 class Exactness(msgspec.Struct, frozen=True):
@@ -128,7 +135,7 @@ def _answers(
     number: int, tokens: tuple[int, ...], expected: tuple[int, ...], scored: Scored | None
 ) -> Iterator[Mismatch | None]:
     """Up to the first token that differs: after it the prefixes are not the same."""
-    for place, (token, right) in enumerate(zip(tokens, expected, strict=False)):
+    for place, (token, right) in enumerate(zip_longest(tokens, expected, fillvalue=END)):
         if token != right:
             gap = scored.gaps[place] if scored is not None and place < len(scored.gaps) else None
             yield Mismatch("answers", number, place, token, right, gap)

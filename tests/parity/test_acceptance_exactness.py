@@ -56,6 +56,13 @@ def test_a_target_that_chooses_otherwise_along_the_same_answer_is_found() -> Non
     ]
 
 
+def test_an_answer_that_is_cut_short_is_not_lossless() -> None:
+    found = exactness(REFERENCE, run([reply(0, tokens=range(6)), *alike()[1:]]), None)
+
+    assert found.verdict is Verdict.NOT_LOSSLESS
+    assert str(found.told[0]) == "answers: token 6 of prompt 0 is missing, but should be 6 (it leads by 2.5 nats)"
+
+
 def test_where_nobody_measured_the_noise_a_difference_is_not_judged() -> None:
     reference, candidate = (side._replace(header=UNKNOWN_NOISE) for side in _with_another_answer(GAP))
     found = exactness(reference, candidate, None)

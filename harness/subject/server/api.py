@@ -97,8 +97,8 @@ class Server:
         raise UsageError(f"{self.url} is no sglang server: it has neither /server_info nor /get_server_info.")
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text, without any template. Raises as `_ask` does."""
-        answer = self._ask("POST", "/tokenize", {"prompt": text, "model": "default", "add_special_tokens": False})
+        """The tokens that `/generate` would make of a text, without any template. Raises as `_ask` does."""
+        answer = self._ask("POST", "/tokenize", {"prompt": text, "model": "default"})
         return self._read(answer, _Tokens).tokens
 
     def generate(self, tokens: Sequence[int], new_tokens: int, ignore_eos: bool = False) -> Generated:

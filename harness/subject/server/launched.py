@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 import httpx
 
@@ -22,9 +23,16 @@ START_LIMIT = 1800
 _HOST = "127.0.0.1"
 
 
+class Launched(NamedTuple):
+    """A server that serves: its address, and the process group of all that it has started."""
+
+    url: str
+    group: int
+
+
 @contextmanager
-def launched(source: Source, arguments: str, device: str, note: Callable[[str], None]) -> Iterator[str]:
-    """Start `python -m sglang.launch_server` with `arguments`, and give its address once it serves.
+def launched(source: Source, arguments: str, device: str, note: Callable[[str], None]) -> Iterator[Launched]:
+    """Start `python -m sglang.launch_server` with `arguments`, and give it once it serves.
 
     It and all that it has started end with the block. Raises UsageError for arguments that are no words, and
     CannotJudge, with the last words of the server, where it ends before it serves.
@@ -56,7 +64,7 @@ def launched(source: Source, arguments: str, device: str, note: Callable[[str], 
                 if time.monotonic() > deadline:
                     raise CannotJudge(f"the server of sglang {source.release} does not serve after {START_LIMIT} s.")
                 time.sleep(0.2)
-            yield url
+            yield Launched(url, process.pid)
         finally:
             _end(process)
 

@@ -1,0 +1,56 @@
+"""Qwen3-8B with its DFlash-b16 draft on an NPU accepts what it accepts on CUDA: `pytest cases -m "npu and nightly"`."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from harness.commands import accept
+from harness.parity.acceptance_comparison import compare
+from harness.parity.acceptance_file import read
+from harness.parity.acceptance_verdict import Verdict
+from harness.subject.source import Source
+
+
+@pytest.fixture
+def paths(device: str, request: pytest.FixtureRequest) -> dict[str, Path]:
+    """The paths of the options; a run on an NPU without them fails, it does not skip."""
+    if device != "npu":
+        pytest.skip("eight billion parameters are for a real NPU: pytest cases -m 'npu and nightly'")
+    named = {name: request.config.getoption(name) for name in ("--target-model", "--draft-model", "--cuda-run")}
+    if missing := [name for name, path in named.items() if path is None]:
+        pytest.fail(f"the nightly acceptance run needs {', '.join(missing)}: see docs/acceptance.md.", pytrace=False)
+    return named
+
+
+@pytest.mark.nightly
+def test_as_much_of_the_draft_is_accepted_as_on_cuda(
+    paths: dict[str, Path], source: Source, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    reference = read(paths["--cuda-run"])
+    setting, header = reference.header.setting, reference.header
+    arguments = (
+        f"--model-path {shlex.quote(str(paths['--target-model']))} --attention-backend ascend --page-size 128 "
+        f"--speculative-algorithm DFLASH --speculative-num-draft-tokens {setting.draft_tokens} "
+        f"--speculative-draft-model-path {shlex.quote(str(paths['--draft-model']))} "
+        f"--max-running-requests {setting.concurrency} --tp-size {header.system.tensor_parallel} "
+        f"--random-seed {header.system.seed}"
+    )
+    asking = accept.Asking(
+        request.config.getoption("--accept-prompts"),
+        setting.count,
+        setting.template,
+        setting.thinking,
+        setting.new_tokens,
+        setting.concurrency,
+        header.stride,
+        paths["--cuda-run"],
+        order=0,
+        patience=600,
+    )
+    out = tmp_path / "npu.jsonl"
+    accept.run(None, arguments, False, source.spec, "npu", asking, "", False, out)
+    found = compare(reference, read(out))
+
+    rungs = "; ".join(f"{rung.design} {rung.difference.estimate:+.2%} {rung.verdict.value}" for rung in found.rungs)
+    assert found.verdict is Verdict.EQUIVALENT, f"{found.verdict.value}: {rungs}"
