@@ -18,7 +18,8 @@ SCENARIOS: tuple[MetadataScenario, ...] = tuple(
     dict.fromkeys(
         scenario
         for cell in CELLS
-        if cell.target != "mla" and (cell.algorithms[0], cell.mode) in (("NONE", "decode"), ("DFLASH", "target_verify"))
+        if cell.target in ("mha", "swa")
+        and (cell.algorithms[0], cell.mode) in (("NONE", "decode"), ("DFLASH", "target_verify"))
         for scenario in drawn(cell, 3, attention_scenarios)[1:3]
     )
 )
