@@ -14,6 +14,7 @@ from harness.commands import bisect as bisecting
 from harness.commands import check as checking
 from harness.commands import history as histories
 from harness.commands import machine
+from harness.commands import mutate as mutating
 from harness.commands import replay as replaying
 from harness.commands import report as reporting
 from harness.commands import verdict as judging
@@ -274,6 +275,28 @@ def bisect(
     """Find the release, and in a clone the commit, from which a finding shows; without a case whatever has changed."""
     asked = bisecting.Asked(good, bad, fixed, repo, rate, Subject(device, through_words(through)), fresh)
     raise typer.Exit(bisecting.bisect(asked, case, fingerprint, group or [], json, markdown))
+
+
+@app.command()
+def mutate(
+    sglang: Sglang = None,
+    target: Annotated[
+        Optional[list[str]], typer.Option("--target", metavar="FILE:FUNCTION", help="Only this; may be repeated.")
+    ] = None,
+    group: Annotated[
+        Optional[list[str]], typer.Option("--group", metavar="G", help="Only these targets; may be repeated.")
+    ] = None,
+    limit: Annotated[Optional[int], typer.Option("--limit", metavar="N", min=1, help="At most N mutants.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the mutants drawn and of the scenarios.")] = 0,
+    sweep: Annotated[bool, typer.Option("--sweep", help="Put every mutant to the sweep, too.")] = False,
+    faults: Annotated[bool, typer.Option("--faults", help="Only the faults of the catalogue, and no mutants.")] = False,
+    json: JsonFile = None,
+    markdown: Annotated[
+        Optional[Path], typer.Option("--markdown", metavar="FILE", help="Write the result as a page.")
+    ] = None,
+) -> None:
+    """Run mutants of sglang's own source, and show which check kills each, and which survive."""
+    raise typer.Exit(mutating.mutate(sglang, target or [], group or [], limit, seed, sweep, faults, json, markdown))
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
