@@ -79,6 +79,8 @@ def played(capabilities: Collection[str]) -> Iterator[Scene]:
 def examples(strategy: SearchStrategy[Scenario], count: int, of: int) -> list[Scenario]:
     """The first `count` scenarios that Hypothesis draws with the seed `of`, failures or not."""
     found: list[Scenario] = []
+    if not count:
+        return found
 
     @seed(of)
     @settings(

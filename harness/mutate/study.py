@@ -176,10 +176,9 @@ def _faults(pool: Pool, checks: Sequence[Check], progress: Progress) -> tuple[li
         lambda done: progress("faults of the catalogue", done, len(known.faults)),
     )
     metadata = [check for check in checks if check.group == "metadata"]
-    seen = pool.each(
-        lambda supervisor, number: double_count(supervisor, metadata, [number])[0],
-        SEEDS,
-        lambda done: progress("the double count", done, SEEDS),
+    progress("the double count", 0, SEEDS)
+    (seen,) = pool.each(
+        lambda supervisor, number: double_count(supervisor, metadata, range(SEEDS)), 1, lambda done: None
     )
     return found, seen
 
