@@ -1,6 +1,5 @@
 """`python -m benchmarks [--sglang SPEC] [--quick] [--scan] [--engine] [--json FILE]`."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Optional
@@ -25,6 +24,7 @@ def main(
         *measures.sweep_against_bare(source, turns),
         *measures.sweep_on_all_cores(source, 2.0 if quick else 10.0),
         *measures.hypothesis_share(source, 3 if quick else 10),
+        *measures.start_up(source, turns),
         *measures.restart(source, 3 if quick else 9),
         *measures.whole_check(source),
         *sanitizer.overhead(5 if quick else 40),
@@ -36,7 +36,7 @@ def main(
         lines += engine.engine(source, turns)
     measures.show(lines)
     if json_file is not None:
-        json_file.write_text(json.dumps([line._asdict() for line in lines], indent=2) + "\n")
+        measures.write(lines, json_file)
 
 
 typer.run(main)

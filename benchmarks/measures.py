@@ -22,6 +22,7 @@ from harness.campaign.sweeping import run_sweep
 from harness.campaign.tally import Tally
 from harness.campaign.trial import Trial
 from harness.checks.registry import CHECKS
+from harness.files import write_atomically
 from harness.scenario import MetadataScenario, Request, Scenario
 from harness.scenario.observation import Observation
 from harness.scenario.strategies import cells, scenarios
@@ -49,7 +50,13 @@ def show(lines: Sequence[Measure]) -> None:
     Console().print(table)
 
 
+def write(lines: Sequence[Measure], file: Path) -> None:
+    """Write the table as JSON, whole or not at all."""
+    write_atomically(file, json.dumps([line._asdict() for line in lines], indent=2).encode() + b"\n")
+
+
 BLOCKS = range(8, 9)
+ONE = MetadataScenario(algorithm="DFLASH", mode="target_verify", draft_tokens=16, rounds=((Request(prefix=300),),))
 
 
 def _checks(supervisor: Supervisor) -> list:
@@ -151,19 +158,27 @@ def hypothesis_share(source: Source, examples: int) -> list[Measure]:
     return [Measure("hypothesis: subject's share outside generation", subject / inside, "", 0.4, "more")]
 
 
+def start_up(source: Source, repeats: int) -> list[Measure]:
+    """From nothing until a subject has imported sglang and answered its first scenario."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        with Supervisor(source) as supervisor:
+            supervisor.observe([ONE])
+        times.append(time.perf_counter() - start)
+    return [Measure("start-up of a subject, to its first answer", median(times), "s", 15, "less")]
+
+
 def restart(source: Source, repeats: int) -> list[Measure]:
     """From the death of a worker to the first answer of the next one; and the largest memory of a subject."""
-    scenario = MetadataScenario(
-        algorithm="DFLASH", mode="target_verify", draft_tokens=16, rounds=((Request(prefix=300),),)
-    )
     times = []
     with Supervisor(source) as supervisor:
-        supervisor.observe([scenario])
+        supervisor.observe([ONE])
         for _ in range(repeats):
             template = psutil.Process(supervisor.process.pid)
             template.children()[0].kill()
             start = time.perf_counter()
-            supervisor.observe([scenario])
+            supervisor.observe([ONE])
             times.append(time.perf_counter() - start)
     return [Measure("fresh subject after a crash", median(times), "s", 0.5, "less")]
 

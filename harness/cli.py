@@ -15,6 +15,7 @@ from harness.commands import check as checking
 from harness.commands import compare as comparing
 from harness.commands import history as histories
 from harness.commands import machine
+from harness.commands import mutate as mutating
 from harness.commands import replay as replaying
 from harness.commands import report as reporting
 from harness.commands import verdict as judging
@@ -321,6 +322,28 @@ def compare(
 ) -> None:
     """Compare two subjects or recordings: integers exactly, numbers by each side's error against float64."""
     raise typer.Exit(comparing.compare((a, b), profile, seed, only or [], (through_a, through_b), json))
+
+
+@app.command()
+def mutate(
+    sglang: Sglang = None,
+    target: Annotated[
+        Optional[list[str]], typer.Option("--target", metavar="FILE:FUNCTION", help="Only this; may be repeated.")
+    ] = None,
+    group: Annotated[
+        Optional[list[str]], typer.Option("--group", metavar="G", help="Only these targets; may be repeated.")
+    ] = None,
+    limit: Annotated[Optional[int], typer.Option("--limit", metavar="N", min=1, help="At most N mutants.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the mutants drawn and of the scenarios.")] = 0,
+    sweep: Annotated[bool, typer.Option("--sweep", help="Put every mutant to the sweep, too.")] = False,
+    faults: Annotated[bool, typer.Option("--faults", help="Only the faults of the catalogue, and no mutants.")] = False,
+    json: JsonFile = None,
+    markdown: Annotated[
+        Optional[Path], typer.Option("--markdown", metavar="FILE", help="Write the result as a page.")
+    ] = None,
+) -> None:
+    """Run mutants of sglang's own source, and show which check kills each, and which survive."""
+    raise typer.Exit(mutating.mutate(sglang, target or [], group or [], limit, seed, sweep, faults, json, markdown))
 
 
 @app.command(context_settings={"allow_interspersed_args": False})

@@ -14,6 +14,7 @@ import msgspec
 from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Fault, Observation
 from harness.shadow.overhead import Overhead
+from harness.subject.patch import Patch
 
 PREFIX = struct.Struct("<I")
 #: No honest frame is larger; a larger length is text that was read as one (four blanks or digits are larger).
@@ -46,14 +47,15 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 class Observe(msgspec.Struct, frozen=True, tag=True):
     """Run these scenarios; `limit` is the time for all of them together, in seconds.
 
-    `stage` says which worker they are for (`stage_of`). With a folder in `traced`, it is noted which lines of the files
-    below it run.
+    `stage` says which worker they are for (`stage_of`); with a `patch`, it is one of its own, that has it. With a
+    folder in `traced`, it is noted which lines of the files below it run.
     """
 
     limit: float
     scenarios: tuple[Scenario, ...]
     stage: str = ""
     traced: str = ""
+    patch: Patch | None = None
 
 
 class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

@@ -33,6 +33,7 @@ from harness.subject.frames import (
     write_frame,
 )
 from harness.subject.losses import Losses
+from harness.subject.patch import Patch
 from harness.subject.pending import FOLDER, Pending
 from harness.subject.source import Source
 
@@ -129,21 +130,43 @@ class Supervisor:
 
     def _exchange(self, scenarios: Sequence[Scenario], traced: bool = False) -> Observed:
         """Send one frame. The answer has a fault or an observation for each scenario, fewer where the device went."""
-        process = self._running()
-        assert process.stdin is not None and process.stdout is not None
+        self._running()
         first, stage = scenarios[0], stage_of(scenarios[0])
         limit = STEP_LIMIT + len(scenarios) * (INTERPRETED_LIMIT if self.device == INTERPRETED else 0.1)
         if isinstance(first, SessionScenario):
             limit = SESSION_LIMITS[first.subject] * len(scenarios)
+        self.pending.write(scenarios)
         message = Observe(limit, tuple(scenarios), stage)
         if traced:
             message = Observe(limit * TRACED, tuple(scenarios), stage, self.source.path)
+        answer = self._answer(message)
+        self.pending.clear()
+        self.overhead += answer.overhead
+        if answer.fault is None:
+            self.losses.answered += len(answer.observations)
+        else:
+            self.losses.add(answer.fault)
+        return answer
+
+    def observe_once(
+        self, scenarios: Sequence[Scenario], limit: float, patch: Patch | None = None, traced: bool = False
+    ) -> Observed:
+        """What a worker with `patch` answers to scenarios of one stage within `limit` seconds, asked once.
+
+        A loss is the patch's doing: it counts for nothing here. Where it is `traced`, the lines that ran are noted.
+        """
+        folder = self.source.path if traced else ""
+        return self._answer(Observe(limit, tuple(scenarios), stage_of(scenarios[0]), folder, patch))
+
+    def _answer(self, message: Observe) -> Observed:
+        """Send one frame and read what comes back; a subject that gives no answer is ended."""
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
         self.said = self.stderr.seek(0, os.SEEK_END)
-        self.pending.write(scenarios)
         try:
             write_frame(process.stdin.fileno(), msgspec.msgpack.encode(message))
             answer = self.decoder.decode(read_frame(process.stdout.fileno(), message.limit + STEP_LIMIT))
-            if answer.fault is None and not answer.answers(len(scenarios)):
+            if answer.fault is None and not answer.answers(len(message.scenarios)):
                 raise ProtocolError("the subject answered another number of scenarios")
         except DeadlineError:
             self._kill()
@@ -151,12 +174,8 @@ class Supervisor:
         except (ProtocolError, msgspec.DecodeError) as error:
             self._kill()
             answer = Observed(fault=Fault("protocol", str(error)))
-        self.pending.clear()
-        self.overhead += answer.overhead
         if answer.fault is None:
-            self.losses.answered += len(answer.observations)
             return answer
-        self.losses.add(answer.fault)
         return Observed(fault=msgspec.structs.replace(answer.fault, stderr=self._stderr_tail()))
 
     def _running(self) -> "subprocess.Popen[bytes]":

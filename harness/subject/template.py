@@ -28,6 +28,7 @@ from harness.subject.frames import (
     read_frame,
     write_frame,
 )
+from harness.subject.patch import Patch, apply
 from harness.subject.tracing import Tracer
 
 PR_SET_PDEATHSIG = 1  #: of <sys/prctl.h>
@@ -36,6 +37,8 @@ PR_SET_PDEATHSIG = 1  #: of <sys/prctl.h>
 MOST_WORKERS = 3
 
 Driver = Callable[[Observe], Observed]
+#: What a worker is for: a stage, and with a patch that patch alone.
+_Key = tuple[str, Patch | None]
 
 
 class _Head(msgspec.Struct, tag="Observe"):
@@ -43,6 +46,7 @@ class _Head(msgspec.Struct, tag="Observe"):
 
     limit: float
     stage: str = ""
+    patch: Patch | None = None
 
 
 class _Last(msgspec.Struct, tag="Observed"):
@@ -59,7 +63,7 @@ class Template:
 
     def __init__(self, prepare: Callable[[str], Callable[[], Driver]]) -> None:
         self.prepare = prepare
-        self.workers: OrderedDict[str, _Worker] = OrderedDict()
+        self.workers: OrderedDict[_Key, _Worker] = OrderedDict()
 
     def serve(self, requests: int, replies: int) -> None:
         """Answer frames from descriptor `requests` on descriptor `replies` until the other side closes."""
@@ -74,43 +78,45 @@ class Template:
 
     def _answer(self, frame: bytes) -> bytes:
         head = msgspec.msgpack.decode(frame, type=_Head)
-        worker = self._worker(head.stage)
+        key = (head.stage, head.patch)
+        worker = self._worker(key)
         try:
             answer = worker.ask(frame, head.limit)
             if msgspec.msgpack.decode(answer, type=_Last).last:
-                self._forget(head.stage)
+                self._forget(key)
             return answer
         except DeadlineError:
             fault = Fault("hang", f"no answer within {head.limit:g} s")
-            self._forget(head.stage)
+            self._forget(key)
         except (ProtocolError, OSError):
             fault = Fault("crash", worker.how_it_ended())
-            self._forget(head.stage)
+            self._forget(key)
         return msgspec.msgpack.encode(Observed(fault=fault))
 
-    def _worker(self, stage: str) -> "_Worker":
-        if stage not in self.workers:
+    def _worker(self, key: _Key) -> "_Worker":
+        if key not in self.workers:
             while len(self.workers) >= MOST_WORKERS:
                 self._forget(next(iter(self.workers)))
+            stage, patch = key
             make_driver = self.prepare(stage)
             gc.freeze()
-            self.workers[stage] = _Worker(make_driver)
-        self.workers.move_to_end(stage)
-        return self.workers[stage]
+            self.workers[key] = _Worker(make_driver, patch)
+        self.workers.move_to_end(key)
+        return self.workers[key]
 
-    def _forget(self, stage: str) -> None:
-        self.workers.pop(stage).stop()
+    def _forget(self, key: _Key) -> None:
+        self.workers.pop(key).stop()
 
     def stop(self) -> None:
         """End every worker."""
-        for stage in list(self.workers):
-            self._forget(stage)
+        for key in list(self.workers):
+            self._forget(key)
 
 
 class _Worker:
     """A forked process, and the connection to it; it leads a group, of what it starts itself."""
 
-    def __init__(self, make_driver: Callable[[], Driver]) -> None:
+    def __init__(self, make_driver: Callable[[], Driver], patch: Patch | None = None) -> None:
         self.connection, there = socket.socketpair()
         self.running = True
         template = os.getpid()
@@ -120,6 +126,8 @@ class _Worker:
             os.setpgid(0, 0)
             die_with_parent(template)
             try:
+                if patch is not None:
+                    apply(patch)
                 _work(make_driver(), there.fileno())
             except BaseException:
                 traceback.print_exc()

@@ -1,0 +1,83 @@
+"""Why some mutants need not be killed: `arguments.json`, in which each entry names its place by the text of its line.
+
+An entry whose place is not there any more, or that is no longer true, is an error, so that none goes stale unseen.
+"""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.mutate.mutant import Mutant
+
+
+class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mutant that does the same, in a sentence: of `function`, by `operator`, in the statement `line`, on one line.
+
+    `change` says which one, where the line has several.
+    """
+
+    function: str
+    operator: str
+    line: str
+    why: str
+    change: str = ""
+
+    def means(self, mutant: Mutant) -> bool:
+        """Whether it is this one."""
+        place = (mutant.target.function, mutant.operator, mutant.line)
+        return place == (self.function, self.operator, self.line) and self.change in ("", mutant.change)
+
+
+class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Code of `function` that no scenario drives: below the head `within` (after `else: `, the alternative to it)."""
+
+    function: str
+    within: str
+    why: str
+
+    def means(self, mutant: Mutant) -> bool:
+        """Whether the mutant stands there."""
+        return self.within in mutant.within and self.function == mutant.target.function
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All entries; they were written for the source of `release`, and hold elsewhere as far as the text is the same."""
+
+    release: str
+    equivalent: tuple[Equivalent, ...] = ()
+    beyond: tuple[Beyond, ...] = ()
+
+    def equivalence(self, mutant: Mutant) -> Equivalent | None:
+        """The first entry that means `mutant`."""
+        return next((entry for entry in self.equivalent if entry.means(mutant)), None)
+
+    def outside(self, mutant: Mutant) -> Beyond | None:
+        """The first entry that says why no scenario gets to `mutant`."""
+        return next((entry for entry in self.beyond if entry.means(mutant)), None)
+
+    def require_fresh(self, release: str, every: Sequence[Mutant]) -> None:
+        """Raises UsageError for an entry about a function of `every` that means none of them, in its own release."""
+        if release != self.release:
+            return
+        functions = {mutant.target.function for mutant in every}
+        for entry in self.equivalent:
+            if entry.function in functions and not any(map(entry.means, every)):
+                change = f" that turns {entry.change}" if entry.change else ""
+                raise UsageError(
+                    f"arguments.json is stale: {entry.function} of {release} has no mutant {entry.operator} in the "
+                    f"line {entry.line!r}{change}: delete the entry."
+                )
+        for outside in self.beyond:
+            if outside.function in functions and not any(map(outside.means, every)):
+                raise UsageError(
+                    f"arguments.json is stale: {outside.function} of {release} has nothing to mutate below "
+                    f"{outside.within!r}: delete the entry."
+                )
+
+
+def arguments() -> Arguments:
+    """The entries of the data file."""
+    data = files("harness.mutate").joinpath("arguments.json").read_bytes()
+    return msgspec.json.decode(data, type=Arguments)

@@ -1,0 +1,103 @@
+"""The scenarios that mutants are put to: drawn as Hypothesis draws them for a check, and swept."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, zip_longest
+from typing import Literal, NamedTuple
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
+
+from harness.checks.gate import SUPPORTED, UNSUPPORTED
+from harness.scenario import GateScenario, Scenario, SessionScenario
+from harness.scenario.attention import attention_scenarios
+from harness.scenario.capability import missing
+from harness.scenario.session import Visit
+from harness.scenario.strategies import cells, scenarios
+from harness.scenario.sweep import sweep
+
+Layer = Literal["guard", "metadata", "attention", "accept", "sessions", "sweep"]
+#: From the cheapest to the dearest.
+LAYERS: tuple[Layer, ...] = ("guard", "metadata", "attention", "accept", "sessions")
+
+
+class Scene(NamedTuple):
+    """One scenario, and the layer that it belongs to."""
+
+    layer: Layer
+    scenario: Scenario
+
+
+class Draw(NamedTuple):
+    """How many scenarios are drawn for each cell, for metadata and where attention runs, and by which seed."""
+
+    metadata: int = 8
+    attention: int = 4
+    seed: int = 0
+
+
+def drawn(capabilities: Collection[str], draw: Draw) -> Iterator[Scene]:
+    """The gate, then metadata, then attention: one scenario of each cell, then the next one of each."""
+    for device in (*SUPPORTED, *UNSUPPORTED):
+        yield Scene("guard", GateScenario(device))
+    every = cells(capabilities)
+    for one in _in_turns(examples(scenarios(cell, capabilities), draw.metadata, draw.seed) for cell in every):
+        yield Scene("metadata", one)
+    strategies = (attention_scenarios(cell, capabilities) for cell in every)
+    for one in _in_turns(examples(strategy, draw.attention, draw.seed) for strategy in strategies):
+        yield Scene("attention", one)
+
+
+def swept(capabilities: Collection[str]) -> Iterator[Scene]:
+    """The sweep of a `dev` run, without its pairs."""
+    for scenario in sweep(range(1, 17, 5), pairs=False):
+        if not missing(scenario, capabilities):
+            yield Scene("sweep", scenario)
+
+
+#: Two that share a prefix, one that comes later and one that is long: they queue, grow, and leave at different turns.
+VISITS = (
+    Visit(140, 20, text=0, own=8),
+    Visit(140, 12, text=0, own=8, arrives=2),
+    Visit(7, 9, text=1, arrives=3),
+    Visit(300, 16, text=2, arrives=5),
+)
+
+
+def played(capabilities: Collection[str]) -> Iterator[Scene]:
+    """Sessions of DFlash: eager and in graphs, and with a window over the draft's cache."""
+    if "DFLASH" not in capabilities:
+        return
+    window = (("page_size", 16), ("speculative_draft_window_size", 48))
+    for session in (
+        SessionScenario("DFLASH", VISITS, "eager"),
+        SessionScenario("DFLASH", VISITS, "graph"),
+        SessionScenario("DFLASH", VISITS, "eager", options=window),
+    ):
+        yield Scene("sessions", session)
+
+
+def examples(strategy: SearchStrategy[Scenario], count: int, of: int) -> list[Scenario]:
+    """The first `count` scenarios that Hypothesis draws with the seed `of`, failures or not."""
+    found: list[Scenario] = []
+    if not count:
+        return found
+
+    @seed(of)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def draw(scenario: Scenario) -> None:
+        found.append(scenario)
+
+    run: Callable[[], None] = draw
+    run()
+    return found[:count]
+
+
+def _in_turns(lists: Iterable[list[Scenario]]) -> Iterator[Scenario]:
+    return (one for one in chain.from_iterable(zip_longest(*lists)) if one is not None)

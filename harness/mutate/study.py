@@ -1,0 +1,207 @@
+"""A study: the mutants of some targets, what became of each, and the score."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import msgspec
+
+from harness.checks.check import Check
+from harness.checks.registry import CHECKS
+from harness.mutate.arguments import Arguments
+from harness.mutate.faults import Caught, Detection, caught, double_count, known_faults
+from harness.mutate.mutant import Mutant, mutants, sampled
+from harness.mutate.run import Fate, Pool, Progress, Status, baseline, fates
+from harness.mutate.scenes import Draw, Scene, drawn, played, swept
+from harness.mutate.targets import Target
+from harness.subject.source import Source
+
+#: Scenes that drive a mutant: drawn as a check draws them, with sessions after them, or swept.
+By = Literal["drawn", "swept"]
+#: Seeds by which it is asked how soon the double count is caught.
+SEEDS = 21
+ARMS: tuple[By, ...] = ("drawn", "swept")
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """One mutant and its fates, one for each arm.
+
+    `argument` says why it need not be killed: it is `equivalent`, or stands where no scenario gets to. `diff` is there
+    where it was not killed.
+    """
+
+    target: str
+    group: str
+    operator: str
+    place: int
+    line: str
+    change: str
+    fates: dict[By, Fate]
+    argument: str = ""
+    equivalent: bool = False
+    diff: str = ""
+
+    @property
+    def status(self) -> Status:
+        """Of all arms together: killed by one of them, else what the first one says."""
+        every = [fate.status for fate in self.fates.values()]
+        return next((status for status in ("killed", "masked", "survived") if status in every), "unreached")
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether nothing killed it, and nothing says why."""
+        return self.status != "killed" and not self.argument
+
+
+class Score(msgspec.Struct, frozen=True):
+    """Counts of mutants. The rate is of those that some scenario runs and that are not argued to be equivalent."""
+
+    made: int
+    killed: int
+    equivalent: int
+    unreached: int
+
+    @property
+    def rate(self) -> float | None:
+        """Killed per mutant that could be, or None where there is none."""
+        could = self.made - self.equivalent - self.unreached
+        return self.killed / could if could else None
+
+
+class Study(msgspec.Struct, frozen=True):
+    """`known` is what is said of the sglang without a mutant; `scenes` counts scenarios by layer.
+
+    `faults` are those of the catalogue, and `detections` say when the double count was caught.
+    """
+
+    release: str
+    seed: int
+    limit: int | None
+    scenes: dict[str, int]
+    known: list[str]
+    seconds: float
+    subjects: int
+    verdicts: list[Verdict]
+    faults: list[Caught] = []
+    detections: list[Detection] = []
+
+    @property
+    def unexplained(self) -> list[Verdict]:
+        """Those that nothing killed and nothing explains."""
+        return [verdict for verdict in self.verdicts if verdict.unexplained]
+
+    @property
+    def refuted(self) -> list[Verdict]:
+        """Those that are argued to be equivalent, and were killed all the same."""
+        return [verdict for verdict in self.verdicts if verdict.equivalent and verdict.status == "killed"]
+
+
+def score(verdicts: Collection[Verdict], by: By | None = None) -> Score:
+    """The score, of all arms or of one."""
+
+    def status(verdict: Verdict) -> Status:
+        if by is None:
+            return verdict.status
+        return verdict.fates[by].status if by in verdict.fates else "unreached"
+
+    counted = [(verdict.equivalent, status(verdict)) for verdict in verdicts]
+    return Score(
+        len(counted),
+        sum(found == "killed" and not equivalent for equivalent, found in counted),
+        sum(equivalent for equivalent, _ in counted),
+        sum(found == "unreached" and not equivalent for equivalent, found in counted),
+    )
+
+
+def typical(verdicts: Iterable[Verdict], by: By) -> tuple[float, float] | None:
+    """Median scenarios and seconds until the arm has killed, of those that it kills."""
+    killing = [verdict.fates[by] for verdict in verdicts if by in verdict.fates]
+    killing = [fate for fate in killing if fate.status == "killed"]
+    if not killing:
+        return None
+    return median(fate.scenarios for fate in killing), median(fate.seconds for fate in killing)
+
+
+def study(
+    source: Source,
+    targets: Sequence[Target],
+    argued: Arguments,
+    limit: int | None,
+    seed: int,
+    draw: Draw,
+    arms: Sequence[By] = ("drawn",),
+    with_faults: bool = False,
+    progress: Progress = lambda stage, done, total: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Study:
+    """Run the mutants of `targets`, at most `limit` of them, and say what became of each."""
+    start = time.monotonic()
+    every = [mutant for target in targets for mutant in mutants(Path(source.path), target)]
+    argued.require_fresh(source.release, every)
+    chosen = sampled(every, limit, seed)
+    note(f"sglang {source.release}: {len(chosen)} of {len(every)} mutants of {len(targets)} functions")
+    found: dict[By, list[Fate]] = {}
+    counts: dict[str, int] = {}
+    known: set[str] = set()
+    with Pool(source) as pool:
+        capabilities = pool.info.capabilities
+        checks = [check for check in CHECKS.values() if not check.needs or check.needs in capabilities]
+        few = [argued.equivalence(mutant) is not None for mutant in chosen]
+        for arm in arms if chosen else ():
+            scenes = list(drawn(capabilities, draw) if arm == "drawn" else swept(capabilities))
+            if arm == "drawn" and any(target.needs_sessions for target in targets):
+                scenes += played(capabilities)
+            right = baseline(pool, scenes, checks, sorted({target.file for target in targets}), progress)
+            known |= {fingerprint for _, fingerprint in right.known}
+            found[arm] = fates(pool, chosen, few, scenes, right, checks, progress)
+            counts |= _counted(scenes)
+        faults, detections = _faults(pool, checks, progress) if with_faults else ([], [])
+    verdicts = [
+        _verdict(mutant, {arm: found[arm][number] for arm in arms}, argued) for number, mutant in enumerate(chosen)
+    ]
+    seconds = time.monotonic() - start
+    return Study(source.release, seed, limit, counts, sorted(known), seconds, pool.size, verdicts, faults, detections)
+
+
+def _faults(pool: Pool, checks: Sequence[Check], progress: Progress) -> tuple[list[Caught], list[Detection]]:
+    """Every fault of the catalogue, and the double count by several seeds."""
+    known = known_faults()
+    if pool.release != known.release:
+        return [], []
+    found = pool.each(
+        lambda supervisor, number: caught(supervisor, known.faults[number], checks),
+        len(known.faults),
+        lambda done: progress("faults of the catalogue", done, len(known.faults)),
+    )
+    metadata = [check for check in checks if check.group == "metadata"]
+    progress("the double count", 0, SEEDS)
+    (seen,) = pool.each(
+        lambda supervisor, number: double_count(supervisor, metadata, range(SEEDS)), 1, lambda done: None
+    )
+    return found, seen
+
+
+def _counted(scenes: Sequence[Scene]) -> dict[str, int]:
+    layers = [scene.layer for scene in scenes]
+    return {layer: layers.count(layer) for layer in dict.fromkeys(layers)}
+
+
+def _verdict(mutant: Mutant, fates: dict[By, Fate], argued: Arguments) -> Verdict:
+    equivalence, outside = argued.equivalence(mutant), argued.outside(mutant)
+    unreached = all(fate.status == "unreached" for fate in fates.values())
+    why = equivalence.why if equivalence else outside.why if outside and unreached else ""
+    killed = any(fate.status == "killed" for fate in fates.values())
+    return Verdict(
+        str(mutant.target),
+        mutant.target.group,
+        mutant.operator,
+        mutant.lines.start,
+        mutant.line,
+        mutant.change,
+        fates,
+        why,
+        equivalence is not None,
+        "" if killed or unreached else mutant.diff(),
+    )

@@ -1,0 +1,80 @@
+"""A mutation study for a reader: the score leaves out what cannot be killed, and the page says what nothing catches."""
+
+import io
+
+import msgspec
+from rich.console import Console
+
+from harness.mutate.run import Fate
+from harness.mutate.study import Study, Verdict, score
+from harness.report.document import encode
+from harness.report.mutation import show_study, study_document
+from harness.report.power import power_page
+
+KILLED = Fate("killed", ("kv-lengths",), "metadata", 3, 1.5, "seq_lens_cpu_int[0]=2, but should be 1")
+SWEPT = Fate("killed", ("block-table",), "sweep", 20, 2.0, "wrong")
+SURVIVED, UNREACHED = Fate("survived", scenarios=40), Fate("unreached")
+
+
+def verdict(drawn: Fate, swept: Fate, argument: str = "", equivalent: bool = False) -> Verdict:
+    fates = {"drawn": drawn, "swept": swept}
+    return Verdict(
+        "a.py:f", "metadata", "arithmetic", 7, "a + b", "a + b -> (a - b)", fates, argument, equivalent, "-a\n+b"
+    )
+
+
+VERDICTS = [
+    verdict(KILLED, SURVIVED),
+    verdict(SURVIVED, SWEPT),
+    verdict(SURVIVED, SURVIVED),
+    verdict(SURVIVED, SURVIVED, "it does the same", True),
+    verdict(UNREACHED, UNREACHED, "it takes two devices"),
+]
+STUDY = Study("0.5.23", 0, None, {"metadata": 40}, [], 90.0, 2, VERDICTS)
+
+
+def test_the_score_is_of_those_that_could_be_killed() -> None:
+    assert score(VERDICTS).rate == 2 / 3
+    assert score(VERDICTS, "drawn").rate == 1 / 3
+    assert score([VERDICTS[3], VERDICTS[4]]).rate is None
+
+
+def test_what_is_neither_killed_nor_explained_is_unexplained() -> None:
+    assert STUDY.unexplained == [VERDICTS[2]]
+
+
+def test_an_equivalent_that_is_killed_is_refuted() -> None:
+    refuted = verdict(KILLED, SURVIVED, "it does the same", True)
+    study = msgspec.structs.replace(STUDY, verdicts=[refuted])
+
+    assert study.refuted == [refuted]
+    assert "not equivalent: a.py:f:7 arithmetic: a + b -> (a - b) was seen by kv-lengths" in shown(study)
+
+
+def shown(study: Study) -> str:
+    file = io.StringIO()
+    show_study(Console(file=file, width=160), study)
+    return file.getvalue()
+
+
+def test_the_terminal_shows_the_score_and_survivors_with_their_diff() -> None:
+    text = shown(STUDY)
+
+    assert "66.7 %" in text
+    assert "survived a.py:f:7 arithmetic: a + b -> (a - b)\n-a\n+b\n" in text
+
+
+def test_the_page_says_what_each_arm_finds_and_what_nothing_catches() -> None:
+    page = power_page(STUDY)
+
+    assert "| drawn | 1 | 33.3 % | 3 | 1.5 | 1 |" in page
+    assert "| both | 2 | 66.7 % |" in page
+    assert "* `a.py:f:7 arithmetic: a + b -> (a - b)` survived after 40 scenarios" in page
+    assert "* not run, 1 mutants: it takes two devices" in page
+
+
+def test_the_document_has_its_kind_and_every_mutant() -> None:
+    document = msgspec.json.decode(encode(study_document(STUDY)))
+
+    assert (document["kind"], len(document["study"]["verdicts"])) == ("mutation", 5)
+    assert document["scores"]["a.py:f"]["killed"] == 2
