@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.scenario.capability import missing
 from harness.scenario.case import Case
 from harness.scenario.pinned import pinned_cases
 
@@ -15,6 +16,8 @@ PINNED = pinned_cases(Path(__file__).parent)
 
 @pytest.mark.parametrize("case", PINNED.values(), ids=PINNED.keys())
 def test_a_pinned_scenario_is_wrong_where_it_is_known_to_be_and_nowhere_else(case: Case, bench) -> None:
+    if lacking := missing(case.scenario, bench.capabilities):
+        pytest.skip(f"this sglang has no {', '.join(sorted(lacking))}")
     (observation,) = bench.supervisor.observe([case.scenario])
     if observation.fault is not None and observation.fault.cause == "unsupported":
         pytest.skip(observation.fault.reason)

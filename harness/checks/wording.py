@@ -99,11 +99,13 @@ def session_where(scenario: SessionScenario, visit: int | None = None) -> str:
     return ", ".join(parts)
 
 
-#: Options under which a worker publishes in another way: their usual values, and their marks in a fingerprint.
+#: Options under which a worker publishes, or a backend reads, in another way: their usual values, and their marks in a
+#: fingerprint.
 _MARKS: dict[str, tuple[object, str]] = {
     "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS": ("1", "absent-host"),
     "speculative_draft_window_size": (None, "draft-window"),
     "enable_mixed_chunk": (False, "mixed"),
+    "disable_hybrid_swa_memory": (False, "full-pool"),
 }
 
 

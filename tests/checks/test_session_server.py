@@ -117,6 +117,14 @@ PLANTED = [
         "int32",
         "target_verify seq_lens_cpu[1]=138 after the forward, but was published as 130",
     ),
+    Planted(
+        "a result that the next step writes to",
+        INPUTS,
+        SESSION,
+        seen(rewritten=(Changed("result accept_lens", "int64", (2, 1), (2, 3)),)),
+        "int64",
+        "result accept_lens[1]=3 when the scheduler reads it, but was published as 1",
+    ),
 ]
 
 
@@ -143,11 +151,17 @@ def test_a_server_that_never_started_is_only_told_by_its_start(check: Check) -> 
     assert judge(check, SESSION, reported(NEVER_STARTED)) == NOT_RUN
 
 
+def test_the_books_are_not_judged_with_late_streams() -> None:
+    assert judge(ACCOUNTS, replace(SESSION, streams="late")) == NOT_RUN
+
+
 @pytest.mark.parametrize(
     ("changed", "server"),
     [
         ({}, "eager, DFLASH, mha"),
         ({"executor": "graph"}, "graph, DFLASH, mha"),
+        ({"draft": "DFLASH2"}, "eager, DFLASH2, mha"),
+        ({"streams": "late"}, "eager, DFLASH, mha, late streams"),
         ({"gate_lifted": True}, "eager, DFLASH, mha, device gate lifted"),
         ({"subject": "engine"}, "eager, DFLASH, mha, engine"),
         (
@@ -172,6 +186,7 @@ def test_a_server_is_told_by_what_is_not_the_default(changed: dict[str, Any], se
         ({"environment": (("SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS", "1"),)}, "507015"),
         ({"options": (("speculative_draft_window_size", 16),)}, "507015:draft-window"),
         ({"options": (("enable_mixed_chunk", True),)}, "507015:mixed"),
+        ({"options": (("disable_hybrid_swa_memory", True),)}, "507015:full-pool"),
     ],
 )
 def test_a_fingerprint_has_what_changes_how_a_worker_publishes_and_no_other_option(
