@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Collection, Iterator
+from contextlib import ExitStack
 from difflib import SequenceMatcher
 from itertools import pairwise
 from pathlib import Path
@@ -43,13 +44,30 @@ class Blame(NamedTuple):
     changed: int = 0
 
 
-def blame(case: Case, older: Source, newer: Source, subject: Subject) -> Blame:
-    """What of their difference the scenario of `case` runs through; nothing where one of them cannot be traced."""
-    try:
-        before, after = (_executed(source, case, subject) for source in (older, newer))
-    except NoSubject:
-        return Blame()
-    return between(Path(older.path), before, Path(newer.path), after, _names(case))
+class Tracers(ExitStack):
+    """Subjects that are traced, one for each sglang and kept for the next case; a context manager.
+
+    What is made once and kept warm, such as a backend, runs its constructor for the first of the cases that use it.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self.subject = subject
+        self.supervisors: dict[str, Supervisor] = {}
+
+    def blame(self, case: Case, older: Source, newer: Source) -> Blame:
+        """What of their difference the scenario of `case` runs through; nothing where one of them cannot be traced."""
+        try:
+            before, after = (self._supervisor(source).trace(case.scenario) for source in (older, newer))
+        except NoSubject:
+            return Blame()
+        return between(Path(older.path), before, Path(newer.path), after, _names(case))
+
+    def _supervisor(self, source: Source) -> Supervisor:
+        if source.path not in self.supervisors:
+            supervisor = Supervisor(source, self.subject.device, self.subject.through)
+            self.supervisors[source.path] = self.enter_context(supervisor)
+        return self.supervisors[source.path]
 
 
 def between(older: Path, before: Executed, newer: Path, after: Executed, names: Collection[str]) -> Blame:
@@ -71,11 +89,6 @@ def between(older: Path, before: Executed, newer: Path, after: Executed, names: 
             hunks += found
             functions += bool(found)
     return Blame(tuple(sorted(hunks, key=lambda hunk: (-hunk.relevance, -hunk.ran))), functions)
-
-
-def _executed(source: Source, case: Case, subject: Subject) -> Executed:
-    with Supervisor(source, subject.device, subject.through) as supervisor:
-        return supervisor.trace(case.scenario)
 
 
 def _names(case: Case) -> list[str]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from harness.bisect.answer import Answer
 from harness.bisect.asking import Asking
 from harness.bisect.bisection import Change, Ends, search, verify_ends
-from harness.bisect.blame import blame
+from harness.bisect.blame import Tracers
 from harness.bisect.decision import Subject
 from harness.bisect.line import Line, commit_line, line_between
 from harness.bisect.notebook import Notebook
@@ -21,7 +21,7 @@ from harness.bisect.verdict import check_of
 from harness.bisect.window import Window
 from harness.commands.console import output
 from harness.commands.plans import planned, require_device
-from harness.errors import CannotJudge, Exit, UsageError
+from harness.errors import CannotJudge, Exit, HarnessError, UsageError
 from harness.files import safe_name, write_atomically
 from harness.report import bisection as report
 from harness.report.document import encode
@@ -68,7 +68,7 @@ def bisect(
 ) -> Exit:
     """Search for the case of a file or a fingerprint, or for all that differs between the ends, and show the answers.
 
-    Status 0 where every answer is one revision, 3 where one is a range.
+    Status 0 where every answer is one revision, 3 where one is a range, or could not be given beside others.
     """
     if sum(map(bool, (case_file, fingerprint, groups))) > 1:
         raise UsageError("--case, --fingerprint and --group say what to look for: name one of them.")
@@ -80,19 +80,29 @@ def bisect(
         elif fingerprint is not None:
             cases = dict([_known(fingerprint)])
         else:
-            cases = _changed(asked, groups or DEFAULT_GROUPS, bars)
+            cases = _changed(asked, line, groups or DEFAULT_GROUPS, bars)
         for case in cases.values():
             check_of(case)
         notebooks = [Notebook(case, asked.rate, asked.subject, asked.fresh) for case in cases.values()]
         asking = Asking(list(cases.values()), notebooks, asked.rate, asked.subject, bars.note)
-        answers = [_answer(asked, line, asking, place, path, bars) for place, path in enumerate(cases)]
+        answers, refused = [], []
+        with Tracers(asked.subject) as tracers:
+            for place, path in enumerate(cases):
+                try:
+                    answers.append(_answer(asked, line, asking, place, path, tracers, bars))
+                except HarnessError as error:
+                    refused.append(error)
+                    if len(cases) > 1:
+                        bars.note(f"{path}: {error}")
+    if not answers:
+        raise refused[0]
     for answer in answers:
         report.show_answer(output(), answer)
     if json_file is not None:
         write_atomically(json_file, encode(report.document(answers)))
     if markdown_file is not None:
         write_atomically(markdown_file, report.markdown(answers).encode())
-    exact = all(not answer.change.skipped for answer in answers)
+    exact = not refused and all(not answer.change.skipped for answer in answers)
     return Exit.PASSED if exact else Exit.UNKNOWN
 
 
@@ -109,11 +119,11 @@ def _known(fingerprint: str) -> tuple[Path, Case]:
     )
 
 
-def _changed(asked: Asked, groups: Sequence[str], bars: Bars) -> dict[Path, Case]:
+def _changed(asked: Asked, line: Line, groups: Sequence[str], bars: Bars) -> dict[Path, Case]:
     """Check both ends, and take the cases of what has changed between them as the user says."""
     plan = planned(groups, "dev", None, asked.subject.device, asked.fresh)._replace(through=asked.subject.through)
     bars.note(f"checking {' and '.join(groups)} at both ends: --group names others.")
-    sources = [resolve(spec, bars.note) for spec in (asked.older, asked.newer)]
+    sources = [resolve(end.spec, bars.note) for end in (line.revisions[0], line.revisions[-1])]
     runs = scan(sources, plan, lambda name, *step: bars.advance(f"sglang {name}", *step), anew=asked.fresh)
     for run in runs:
         if "subject" in run.unknown:
@@ -144,7 +154,7 @@ def _nothing(asked: Asked, changes: Sequence[Transition], groups: Sequence[str])
     )
 
 
-def _answer(asked: Asked, line: Line, asking: Asking, place: int, path: Path, bars: Bars) -> Answer:
+def _answer(asked: Asked, line: Line, asking: Asking, place: int, path: Path, tracers: Tracers, bars: Bars) -> Answer:
     """Search the line, then the commits between the two releases where there is a clone to look in."""
     asking.measure(line.revisions[0 if asked.fixed else -1])
     ends, change = _searched(asked, line.revisions, asking, place, bars)
@@ -156,7 +166,7 @@ def _answer(asked: Asked, line: Line, asking: Asking, place: int, path: Path, ba
     assert asking.rates is not None
     case, found = asking.cases[place], commit or change
     bars.note(f"comparing what runs in {found.before.name} and in {found.after.name}")
-    hunks, changed = blame(case, resolve(found.before.spec), resolve(found.after.spec), asked.subject)
+    hunks, changed = tracers.blame(case, resolve(found.before.spec), resolve(found.after.spec))
     return Answer(
         case,
         _short(path),
