@@ -8,6 +8,7 @@ in at most `Rates.good`. Runs are made until one of the two is so much likelier 
 import math
 
 import msgspec
+from scipy.stats import binomtest
 
 #: How often one sglang is judged wrongly at most, in either direction.
 ERROR = 0.005
@@ -39,12 +40,8 @@ def rates(bad: float) -> Rates:
 
 def lower_bound(shown: int, runs: int, error: float = ERROR) -> float:
     """The share that `shown` of `runs` stands for at least, but for `error` of the times (Clopper and Pearson)."""
-    low, high = 0.0, shown / runs
-    for _ in range(30):
-        share = (low + high) / 2
-        as_many = sum(math.comb(runs, k) * share**k * (1 - share) ** (runs - k) for k in range(shown, runs + 1))
-        low, high = (share, high) if as_many < error else (low, share)
-    return low
+    interval = binomtest(shown, runs, alternative="greater").proportion_ci(1 - error, method="exact")
+    return float(interval.low)
 
 
 class SequentialTest:
