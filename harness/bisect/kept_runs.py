@@ -1,5 +1,6 @@
 """Runs that were made before, in the cache: a scan goes on where an earlier one ended, and is never stale."""
 
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from harness.cache import cache_dir
 from harness.campaign.run import Plan, Run, example_database
 from harness.files import safe_name, write_atomically
 from harness.subject.source import Source
+
+#: Runs of one release that are kept: each change of the harness makes a new one.
+MOST_KEPT = 20
 
 
 def kept(source: Source, plan: Plan) -> Run | None:
@@ -25,8 +29,14 @@ def kept(source: Source, plan: Plan) -> Run | None:
 
 def keep(source: Source, plan: Plan, run: Run) -> None:
     """Keep `run`, unless another try may come to something else: a subject that could not be started or kept."""
-    if _repeatable(plan) and "subject" not in run.unknown:
-        write_atomically(_path(source, plan), msgspec.json.encode(run), durable=False)
+    if not _repeatable(plan) or "subject" in run.unknown:
+        return
+    path = _path(source, plan)
+    write_atomically(path, msgspec.json.encode(run), durable=False)
+    with suppress(OSError):  # another scan may tidy up, too
+        own = path.parent.glob(f"{safe_name(source.release)}-*.json")
+        for file in sorted(own, key=lambda one: one.stat().st_mtime_ns)[:-MOST_KEPT]:
+            file.unlink(missing_ok=True)
 
 
 def _repeatable(plan: Plan) -> bool:

@@ -136,6 +136,16 @@ def test_a_run_is_made_again_when_its_sglang_the_harness_or_the_surroundings_hav
     assert counted == ["0.5.15"] * 2
 
 
+def test_only_the_newest_runs_of_a_release_are_kept(counted: list[str], tmp_path: Path) -> None:
+    for seed in range(kept_runs.MOST_KEPT + 2):
+        scan(SOURCES[:1], PLAN._replace(seed=seed), ignore)
+    made = len(counted)
+    scan(SOURCES[:1], PLAN._replace(seed=made - 1), ignore)
+
+    assert len(list((tmp_path / "cache" / "runs").iterdir())) == kept_runs.MOST_KEPT
+    assert len(counted) == made
+
+
 def test_a_run_without_a_subject_is_made_again(scan_here: Callable[[FakeRun], None]) -> None:
     answers = iter([made_run(unknown={"subject": "lost"}), made_run(BLOCK_TWICE)])
     scan_here(lambda source, plan, progress: next(answers))
