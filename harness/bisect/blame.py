@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from harness.bisect.answer import Hunk
 from harness.bisect.decision import Subject
+from harness.bisect.verdict import check_of
+from harness.campaign.trial import Trial
 from harness.errors import NoSubject
 from harness.scenario.case import Case
 from harness.subject.source import Source
@@ -56,12 +58,20 @@ class Tracers(ExitStack):
         self.supervisors: dict[str, Supervisor] = {}
 
     def blame(self, case: Case, older: Source, newer: Source) -> Blame:
-        """What of their difference the scenario of `case` runs through; nothing where one of them cannot be traced."""
+        """What of their difference the case runs through, with what its check compares the scenario with.
+
+        Nothing where one of them cannot be traced.
+        """
         try:
-            before, after = (self._supervisor(source).trace(case.scenario) for source in (older, newer))
+            before, after = (self._executed(source, case) for source in (older, newer))
         except NoSubject:
             return Blame()
         return between(Path(older.path), before, Path(newer.path), after, _names(case))
+
+    def _executed(self, source: Source, case: Case) -> Executed:
+        traces = [self._supervisor(source).trace(one) for one in Trial.needed(check_of(case), case.scenario)]
+        files = {file for trace in traces for file in trace}
+        return {file: tuple({line for trace in traces for line in trace.get(file, ())}) for file in files}
 
     def _supervisor(self, source: Source) -> Supervisor:
         if source.path not in self.supervisors:
@@ -70,12 +80,18 @@ class Tracers(ExitStack):
         return self.supervisors[source.path]
 
 
-def between(older: Path, before: Executed, newer: Path, after: Executed, names: Collection[str]) -> Blame:
-    """The changes below two folders in whose functions a line ran; `names` are from the likeliest to the least."""
+def between(older: Path, before: Executed, newer: Path, after: Executed, names: Sequence[str]) -> Blame:
+    """The changes below two folders in whose functions a line ran; `names` are from the likeliest to the least.
+
+    Of hunks that come equally near to the names, those in files that have the first name somewhere come first.
+    """
     hunks = []
     functions = 0
+    naming: set[str] = set()
     for file in sorted({*before, *after}):
         old, new = _functions(older / file), _functions(newer / file)
+        if names and any(names[0] in line for function in (*old.values(), *new.values()) for line in function.lines):
+            naming.add(file)
         for name in dict.fromkeys([*old, *new]):
             nothing = _Function(1, 1, [], "")
             was, now = old.get(name, nothing), new.get(name, nothing)
@@ -88,7 +104,9 @@ def between(older: Path, before: Executed, newer: Path, after: Executed, names: 
             ]
             hunks += found
             functions += bool(found)
-    return Blame(tuple(sorted(hunks, key=lambda hunk: (-hunk.relevance, -hunk.ran))), functions)
+    return Blame(
+        tuple(sorted(hunks, key=lambda hunk: (-hunk.relevance, hunk.file not in naming, -hunk.ran))), functions
+    )
 
 
 def _names(case: Case) -> list[str]:

@@ -70,6 +70,17 @@ def test_what_assigns_to_the_wrong_field_is_the_likeliest(folders: tuple[Path, P
     assert blamed(folders, OLDER, newer) == [("Backend.build", 2), ("width", 10)]
 
 
+def test_where_no_changed_line_names_the_field_its_files_come_first(folders: tuple[Path, Path]) -> None:
+    other = "def setup(options):\n    return {}\n"
+    for folder, text, value in zip(folders, (OLDER, OLDER.replace("return self", "return None")), (1, 2), strict=True):
+        (folder / "a.py").write_text(text)
+        (folder / "Setup.py").write_text(other.format(value))
+    ran = lines(OLDER) | {"Setup.py": (1, 2)}
+    hunks = between(folders[0], ran, folders[1], ran, NAMES).hunks
+
+    assert [hunk.file for hunk in hunks] == ["a.py", "Setup.py"]
+
+
 def test_a_function_that_came_or_went_is_blamed_and_shown_where_it_names_the_field(
     folders: tuple[Path, Path],
 ) -> None:
