@@ -1,13 +1,14 @@
 """Which scenarios are recorded and compared: drawn from each code path where attention runs, the same every time."""
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from harness.errors import UsageError
+from harness.reference.metadata import query_tokens
 from harness.scenario import MetadataScenario
 from harness.scenario.attention import attention_scenarios
+from harness.scenario.content import output_size
 from harness.scenario.metadata import Target
 from harness.scenario.strategies import Cell, cells
 from harness.scenario.validity import MAX_REQUESTS
@@ -16,8 +17,8 @@ from harness.subject.frames import SubjectInfo
 
 #: Scenarios of each profile.
 COUNTS = {"dev": 40, "pr": 200, "nightly": 2000}
-
-
+#: Values of all outputs of a scenario, at most: 2 000 scenarios of a nightly recording are to stay below 50 MB.
+MOST_VALUES = 1 << 13
 #: The largest graph that is drawn where kernels are interpreted, which takes time for every padded row.
 LARGEST_INTERPRETED = 8
 #: The attention kinds that each kind of subject runs.
@@ -55,23 +56,37 @@ def _has(cell: Cell, words: Sequence[str]) -> bool:
     return set(words) <= set(str(cell).split())
 
 
-def _drawn(cell: Cell, count: int, run_seed: int, largest: int) -> Iterator[MetadataScenario]:
-    """`count` different scenarios of `cell`, graphs up to `largest`; Hypothesis repeats itself, so more are drawn."""
+def _drawn(cell: Cell, count: int, run_seed: int, largest: int) -> list[MetadataScenario]:
+    """`count` different scenarios of `cell`, graphs up to `largest`; more are drawn, since Hypothesis repeats itself.
+
+    The last ones are kept: it begins with the simplest.
+    """
     found: dict[MetadataScenario, None] = {}
 
     @seed(run_seed)
     @settings(
-        max_examples=6 * count,
+        max_examples=10 * count,
         database=None,
         deadline=None,
+        derandomize=False,  # or the profile that is loaded would have a word in what is drawn
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
     @given(attention_scenarios(cell))
     def collect(scenario: MetadataScenario) -> None:
-        if len(found) < count and max(scenario.buckets, default=0) <= largest:
+        if max(scenario.buckets, default=0) <= largest and _values(scenario) <= MOST_VALUES:
             found[scenario] = None
 
     if count:
         collect()
-    return islice(found, count)
+    return list(found)[-count:] if count else []
+
+
+def _values(scenario: MetadataScenario) -> int:
+    """How many numbers all outputs of `scenario` have."""
+    attention = scenario.attention
+    if attention is None:
+        return 0
+    layers = 2 if scenario.target == "swa" else 1
+    rows = sum(query_tokens(scenario, request) for batch in scenario.rounds for request in batch)
+    return rows * layers * attention.query_heads * output_size(scenario)

@@ -115,7 +115,10 @@ def test_what_it_cannot_run_is_unsupported_and_no_observation(triton: Supervisor
 
 @pytest.mark.slow
 def test_a_window_decode_of_triton_sees_one_position_too_few(triton: Supervisor) -> None:
-    """A fault of sglang 0.5.15 to 0.5.23: FlashInfer clamps to `sliding_window_size + 1`, Triton's backend does not."""
+    """A fault of sglang, seen in 0.5.15, 0.5.17, 0.5.18 and 0.5.23.
+
+    FlashInfer clamps to `sliding_window_size + 1`, Triton's backend does not.
+    """
     one = scenario("NONE", "decode", "eager", window=20)
     (observed,) = triton.observe([one])
 
