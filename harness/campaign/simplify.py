@@ -21,7 +21,8 @@ def simplified(trial: Trial, finding: Finding) -> Finding:
     if not isinstance(scenario, SessionScenario):
         return finding
     smallest = finding
-    for simpler in (replace(scenario, subject="worker"), replace(scenario, streams="ordered")):
+    for field, plain in (("subject", "worker"), ("streams", "ordered")):
+        simpler = replace(scenario, **{field: plain})
         if simpler != scenario and (same := _again(trial, simpler, finding)) is not None:
             smallest, scenario = same, simpler
     settings: list[Setting] = [*scenario.options, *scenario.environment]

@@ -47,8 +47,8 @@ def sglang_error(error: Exception) -> str:
 
 def _is_not_emulated(error: Exception) -> bool:
     """Whether the device, or torch for it, lacks an operation: none that a `raise` in sglang's own code says."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    own = _SGLANG in last.filename and (last.line or "").startswith("raise")
+    raised = traceback.extract_tb(error.__traceback__)[-1:]
+    own = any(_SGLANG in frame.filename and (frame.line or "").startswith("raise") for frame in raised)
     return isinstance(error, NotImplementedError) and not own
 
 
