@@ -5,6 +5,7 @@ Run as `python planted.py FAULT … PATH DEVICE`, where the dots stand for the c
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def _rows_in_nz() -> None:
 
     right = NPUMLATokenToKVPool.__init__
 
+    @wraps(right)  # the driver gives a pool the arguments of its signature
     def wrong(self: Any, **arguments: Any) -> None:
         right(self, **arguments)
         self.use_fia_nz = False
