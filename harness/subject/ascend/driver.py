@@ -158,6 +158,9 @@ class Session:
         req_to_token = self.pools.req_to_token_pool.req_to_token
         executor: GraphExecutor | None = None
         if scenario.executor == "graph":
+            if scenario.target == "gdn":
+                # Its lists for graphs only grow: a server makes them once, and every scenario is a server here.
+                self.backend = linear.wrapped(self.model_runner, linear.unwrapped(self.backend))
             try:
                 executor = GraphExecutor(scenario, self.backend, self.model_runner, self.builder, self.forward)
             except Exception as error:

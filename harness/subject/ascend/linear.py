@@ -114,3 +114,8 @@ def wrapped(model_runner: Any, full_attention: Any) -> Any:
     from sglang.srt.layers.attention.attention_registry import attn_backend_wrapper
 
     return attn_backend_wrapper(model_runner, full_attention)
+
+
+def unwrapped(backend: Any) -> Any:
+    """The backend of the full-attention layers."""
+    return backend.full_attn_backend
