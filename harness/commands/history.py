@@ -8,7 +8,7 @@ from harness.commands.console import output
 from harness.errors import Exit, UsageError
 from harness.files import write_atomically
 from harness.parity.history import append, read
-from harness.report.document import SCHEMA, HistoryDocument, encode, read_document
+from harness.report.document import SCHEMA, HistoryDocument, Result, encode, read_document
 from harness.report.history import night, show_history
 
 
@@ -17,8 +17,9 @@ def history(file: Path, added: Sequence[Path], subject: str, json_file: Path | N
     results = []
     for path in added:
         document = read_document(path)
-        if isinstance(document, HistoryDocument):
-            raise UsageError(f"{path} is a history, and no result that one could hold.")
+        if not isinstance(document, Result):
+            kind = document.__struct_config__.tag
+            raise UsageError(f"{path} is a {kind}, and no result that a history could hold.")
         results.append(document)
     if results:
         append(file, night(subject, results, datetime.now(UTC)))

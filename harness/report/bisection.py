@@ -6,44 +6,14 @@ from collections.abc import Sequence
 import msgspec
 from rich.console import Console
 
-from harness.bisect.answer import Answer, Hunk
-from harness.bisect.bisection import Change, Ends
+from harness.bisect.answer import Answer
+from harness.bisect.bisection import Change
 from harness.bisect.decision import Decision
 from harness.bisect.revisions import Revision
-from harness.bisect.sequential import ERROR, Rates
+from harness.bisect.sequential import ERROR
 from harness.bisect.transitions import compare
-from harness.report.document import SCHEMA
+from harness.report.document import SCHEMA, AnswerDocument, BisectionDocument
 from harness.report.judgement import judge
-from harness.scenario.case import Case
-
-
-class AnswerDocument(msgspec.Struct, frozen=True):
-    """An answer, with all that a reader needs who has nothing but the document."""
-
-    case: Case
-    path: str
-    good: str
-    bad: str
-    fixed: bool
-    ends: Ends
-    rates: Rates
-    release: Change | None
-    commit: Change | None
-    hunks: tuple[Hunk, ...]
-    changed: int
-    fingerprint: str
-    exact: bool
-    judged: int
-    error: float
-    replay: str
-
-
-class BisectionDocument(msgspec.Struct, frozen=True, tag="bisection", tag_field="kind"):
-    """What one `harness bisect` has answered, an answer for each case."""
-
-    schema: int
-    answers: tuple[AnswerDocument, ...]
-
 
 #: Hunks that are shown; all of them are in the JSON.
 MOST_HUNKS = 3
@@ -58,8 +28,8 @@ def show_answer(console: Console, answer: Answer) -> None:
 
 def lines(answer: Answer) -> list[str]:
     """The answer in words."""
-    name = answer.case.fingerprint or f"any finding of {answer.case.check}"
-    told = [f"{judge(answer.case.fingerprint).kind.upper()} {name}", *(f"  {line}" for line in _facts(answer))]
+    kind = judge(answer.case.fingerprint).kind
+    told = [f"{kind.upper()} {wanted(answer)}", *(f"  {line}" for line in _facts(answer))]
     for number, hunk in enumerate(answer.hunks[:MOST_HUNKS]):
         told.append(f"  {'likely hunk' if number == 0 else 'or'}: {hunk.function} in {hunk.file}:{hunk.start}")
         told += [f"    {line}" for line in hunk.lines]
@@ -68,10 +38,14 @@ def lines(answer: Answer) -> list[str]:
     return [*told, *(f"  {line}" for line in replays(answer))]
 
 
+def wanted(answer: Answer) -> str:
+    """What was searched for."""
+    return answer.case.fingerprint or f"any finding of {answer.case.check}"
+
+
 def _facts(answer: Answer) -> list[str]:
     change = answer.change
-    verb = "first right" if answer.fixed else "first wrong"
-    facts = [f"{verb}: {change.after}"] if not change.skipped else [_range(answer, verb)]
+    facts = [f"{sought(answer)}: {first(change)}"]
     if change.after.link:
         facts.append(f"  {change.after.link}")
     if answer.release is not None:
@@ -80,15 +54,26 @@ def _facts(answer: Answer) -> list[str]:
         f"{decision.answer}: {revision.name}: {evidence(decision)}"
         for revision, decision in ((change.before, change.at_before), (change.after, change.at_after))
     ]
-    others = dict.fromkeys((*change.at_before.others, *change.at_after.others))
-    facts += [f"beside it, not counted: {other}" for other in others]
+    facts += [f"beside it, not counted: {other}" for other in others(change)]
     return [*facts, certainty(answer)]
 
 
-def _range(answer: Answer, verb: str) -> str:
-    change = answer.change
+def sought(answer: Answer) -> str:
+    """What the revision that was found is the first one of."""
+    return "first right" if answer.fixed else "first wrong"
+
+
+def first(change: Change) -> str:
+    """The revision that has the change, or all that may have it."""
+    if not change.skipped:
+        return str(change.after)
     names = ", ".join(str(revision) for revision in change.skipped)
-    return f"{verb}: one of {names}, {change.after}; all but the last could not be judged"
+    return f"one of {names}, {change.after}; all but the last could not be judged"
+
+
+def others(change: Change) -> list[str]:
+    """What was found beside it on either side, and did not count."""
+    return list(dict.fromkeys((*change.at_before.others, *change.at_after.others)))
 
 
 def evidence(decision: Decision) -> str:
@@ -140,7 +125,7 @@ def markdown(answers: Sequence[Answer]) -> str:
 
 def _section(answer: Answer) -> str:
     change = answer.change
-    parts = [f"## `{answer.case.fingerprint or answer.case.check}`", ""]
+    parts = [f"## `{wanted(answer)}`", ""]
     parts += [f"- {line.strip()}" for line in _facts(answer)]
     for hunk in answer.hunks[:1]:
         parts += ["", f"Likely hunk: `{hunk.function}` in `{hunk.file}`, line {hunk.start}", "", "```diff"]

@@ -5,9 +5,11 @@ from typing import Any
 
 import msgspec
 
+from harness.bisect.answer import Answer
 from harness.bisect.transitions import State, Transition
 from harness.campaign.tally import Counts
 from harness.errors import Exit, UsageError
+from harness.mutate.study import Score, Study
 from harness.parity.acceptance_comparison import Comparison as AcceptanceComparison
 from harness.parity.document import ComparisonDocument
 from harness.parity.history import Night
@@ -110,6 +112,31 @@ class ScanDocument(msgspec.Struct, frozen=True, tag="scan", tag_field="kind"):
         return {f"{run.name} {name}": value for run in self.runs for name, value in run.measured.items()}
 
 
+class AnswerDocument(Answer, frozen=True, kw_only=True, omit_defaults=False):
+    """An answer, with all that a reader needs who has nothing but the document."""
+
+    fingerprint: str
+    exact: bool
+    judged: int
+    error: float
+    replay: str
+
+
+class BisectionDocument(msgspec.Struct, frozen=True, tag="bisection", tag_field="kind"):
+    """What one `harness bisect` has answered, an answer for each case."""
+
+    schema: int
+    answers: tuple[AnswerDocument, ...]
+
+
+class StudyDocument(msgspec.Struct, frozen=True, tag="mutation", tag_field="kind"):
+    """A mutation study, with the score of each function."""
+
+    schema: int
+    study: Study
+    scores: dict[str, Score]
+
+
 class HistoryDocument(msgspec.Struct, frozen=True, tag="history", tag_field="kind"):
     """The nights of a history, oldest first."""
 
@@ -119,7 +146,7 @@ class HistoryDocument(msgspec.Struct, frozen=True, tag="history", tag_field="kin
 
 #: What a run ends with, and a history can keep.
 Result = RunDocument | ScanDocument | ComparisonDocument | AcceptanceComparison
-Document = Result | HistoryDocument
+Document = Result | HistoryDocument | BisectionDocument | StudyDocument
 
 
 def encode(document: msgspec.Struct) -> bytes:

@@ -7,15 +7,26 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.bisect.transitions import State
+from harness.bisect.transitions import State, compare
+from harness.mutate.study import score
 from harness.parity.acceptance_comparison import Comparison as AcceptanceComparison
 from harness.parity.acceptance_verdict import Verdict as AcceptanceVerdict
 from harness.parity.document import WORST_FIRST, ComparisonDocument
 from harness.parity.history import trends
 from harness.report.acceptance_plots import position_plot, power_plot, prompt_plot
+from harness.report.bisection import MOST_HUNKS, certainty, evidence, first, others, sought, wanted
 from harness.report.comparison_plots import error_plot
-from harness.report.document import Document, FindingDocument, HistoryDocument, RunDocument, ScanDocument
-from harness.report.judgement import ORDER, Kind
+from harness.report.document import (
+    BisectionDocument,
+    Document,
+    FindingDocument,
+    HistoryDocument,
+    RunDocument,
+    ScanDocument,
+    StudyDocument,
+)
+from harness.report.judgement import ORDER, Kind, judge
+from harness.report.mutation import killers_of, percent, title
 from harness.report.plots import trend_plot
 
 #: What a reader would do first stands first; of several documents the report carries the gravest verdict.
@@ -67,6 +78,7 @@ def _environment() -> Environment:
     environment.filters["breakable"] = breakable
     environment.globals |= {
         "LONG_LIST": LONG_LIST,
+        "MOST_HUNKS": MOST_HUNKS,
         "WORST_FIRST": WORST_FIRST,
         "by_path": by_path,
         "error_plot": error_plot,
@@ -75,9 +87,20 @@ def _environment() -> Environment:
         "of_run": of_run,
         "of_scan": of_scan,
         "along": along,
+        "certainty": certainty,
+        "compare": compare,
+        "evidence": evidence,
+        "first": first,
+        "judge": judge,
+        "killers_of": killers_of,
+        "wanted": wanted,
+        "others": others,
+        "percent": percent,
         "position_plot": position_plot,
         "power_plot": power_plot,
         "prompt_plot": prompt_plot,
+        "sought": sought,
+        "title": title,
         "trend_plot": trend_plot,
         "trends": trends,
     }
@@ -97,6 +120,10 @@ def verdict(document: Document) -> Verdict:
             return _acceptance_verdict(document)
         case HistoryDocument():
             return _history_verdict(document)
+        case BisectionDocument():
+            return _bisection_verdict(document)
+        case StudyDocument():
+            return _study_verdict(document)
 
 
 def _run_verdict(run: RunDocument) -> Verdict:
@@ -145,6 +172,34 @@ def _history_verdict(history: HistoryDocument) -> Verdict:
         f"{len(history.nights)} nights, {failed} of them failed; {len(stepped)} of {len(found)} series have steps."
     )
     return Verdict("unsure" if stepped or failed else "good", "HISTORY", sentence)
+
+
+def _bisection_verdict(found: BisectionDocument) -> Verdict:
+    if not found.answers:
+        return Verdict("unsure", "UNKNOWN", "nothing was searched for.")
+    told = {f"{sought(answer)}: {first(answer.change)}": None for answer in found.answers}
+    count = f"{len(found.answers)} {'finding' if len(found.answers) == 1 else 'findings'}"
+    sentence = f"{count}, {'; '.join(told)}."
+    if not all(answer.fixed for answer in found.answers):
+        return Verdict("bad", "BROKEN", sentence)
+    return Verdict("good" if all(answer.exact for answer in found.answers) else "unsure", "FIXED", sentence)
+
+
+def _study_verdict(found: StudyDocument) -> Verdict:
+    study, total = found.study, score(found.study.verdicts)
+    missed = [fault.name for fault in study.faults if not fault.as_it_should]
+    weak = {
+        "killed by nothing": len(study.unexplained),
+        "wrongly called equivalent": len(study.refuted),
+        "faults of the catalogue not caught": len(missed),
+    }
+    counts = [
+        f"{total.killed} of {total.made} mutants killed" + (f" ({percent(total)})" if total.made else ""),
+        *(f"{count} {what}" for what, count in weak.items() if count),
+    ]
+    word = "GAPS" if any(weak.values()) else "CAUGHT"
+    gravity = "bad" if study.refuted or missed else "unsure" if study.unexplained else "good"
+    return Verdict(gravity, word, f"sglang {study.release}: {', '.join(counts)}.")
 
 
 def _weights(findings: Sequence[FindingDocument]) -> str:

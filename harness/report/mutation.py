@@ -3,21 +3,12 @@
 from collections.abc import Sequence
 from statistics import median
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from harness.mutate.study import ARMS, Score, Study, Verdict, score, typical
-from harness.report.document import SCHEMA
-
-
-class StudyDocument(msgspec.Struct, frozen=True, tag="mutation", tag_field="kind"):
-    """A mutation study as JSON, with the score of each function."""
-
-    schema: int
-    study: Study
-    scores: dict[str, Score]
+from harness.report.document import SCHEMA, StudyDocument
 
 
 def study_document(study: Study) -> StudyDocument:

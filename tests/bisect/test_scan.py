@@ -2,6 +2,10 @@
 
 import multiprocessing.dummy
 import os
+import select
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,7 +140,10 @@ def test_a_run_is_made_again_when_its_sglang_the_harness_or_the_surroundings_hav
     assert counted == ["0.5.15"] * 2
 
 
-def test_only_the_newest_runs_of_a_release_are_kept(counted: list[str], tmp_path: Path) -> None:
+def test_only_the_newest_runs_of_a_release_are_kept(
+    counted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_runs, "MOST_KEPT", 3)
     for seed in range(kept_runs.MOST_KEPT + 2):
         scan(SOURCES[:1], PLAN._replace(seed=seed), ignore)
     made = len(counted)
@@ -198,3 +205,47 @@ def test_a_run_whose_process_is_killed_takes_no_other_down() -> None:
     sources = [SOURCES[0], replace(SOURCES[1], spec=Killer()), SOURCES[2]]
     runs = scan(sources, PLAN._replace(groups=("nonsense",)), ignore, workers=1)
     assert ["UsageError" in run.unknown["subject"] for run in runs] == [True, False, True]
+
+
+#: Scans two releases, whose subjects say that they are there and then nothing.
+SCANNING = """
+import sys
+from harness.bisect.scan import scan
+from tests.bisect.test_scan import PLAN, SOURCES, ignore
+
+if __name__ == "__main__":
+    subject = f"exec 3>> {sys.argv[1]}; echo started >&3; while read -r line; do :; done"
+    scan(SOURCES[:2], PLAN._replace(through=("sh", "-c", subject)), ignore, workers=2)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process cannot be made to end with its parent")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+def test_a_scan_that_is_killed_leaves_no_run_and_no_subject_behind(tmp_path: Path, how: signal.Signals) -> None:
+    os.mkfifo(tmp_path / "subjects")
+    (tmp_path / "scanning.py").write_text(SCANNING)
+    subjects = os.open(tmp_path / "subjects", os.O_RDONLY | os.O_NONBLOCK)
+    command = [sys.executable, str(tmp_path / "scanning.py"), str(tmp_path / "subjects")]
+    here = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=here) as scanning:
+        assert scanning.stderr is not None
+        told = b""
+        while told.count(b"started") < 2:
+            more = _read(subjects)
+            assert more, "a subject has ended by itself"
+            told += more
+        scanning.send_signal(how)
+        # Every run holds the scan's stderr, and every subject the FIFO: both end when the last one has.
+        while _read(subjects):
+            pass
+        while _read(scanning.stderr.fileno()):
+            pass
+    os.close(subjects)
+    assert scanning.returncode == -how
+
+
+def _read(descriptor: int) -> bytes:
+    """What comes next; nothing at the end, which must come, and be it late."""
+    ready, _, _ = select.select([descriptor], [], [], 120)
+    assert ready, "a process that should have ended holds on"
+    return os.read(descriptor, 4096)

@@ -8,14 +8,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.bisect.answer import Answer, Hunk
+from harness.bisect.bisection import Change, Ends
+from harness.bisect.decision import Decision
+from harness.bisect.revisions import Revision
+from harness.bisect.sequential import CERTAIN
 from harness.bisect.transitions import transitions
+from harness.commands.history import history as add_to_history
 from harness.errors import UsageError
+from harness.mutate.faults import Caught
+from harness.mutate.run import Fate
+from harness.mutate.study import Study
+from harness.mutate.study import Verdict as MutantVerdict
 from harness.parity.acceptance_comparison import compare
 from harness.parity.document import ComparisonDocument, Divergence, Errors, ScenarioComparison
 from harness.parity.history import Night
+from harness.report.bisection import document as bisection_document
 from harness.report.document import Document, HistoryDocument, encode, read_document
 from harness.report.html import html
 from harness.report.json import run_document, scan_document
+from harness.report.mutation import study_document
+from harness.scenario.case import Case
 from tests.parity.made_runs import alike, records
 from tests.parity.made_runs import run as acceptance_run
 from tests.runs import BLOCK_TWICE, REFUSED, info, made_run
@@ -52,6 +65,41 @@ COMPARED = ComparisonDocument(
         ScenarioComparison(2, PATH, 7, "UNKNOWN", "b has no windows"),
     ),
 )
+GOOD = Decision("good", 1, 0, values="seq_lens_cpu_int=[129]")
+BAD = Decision("bad", 10, 10, BLOCK_TWICE.message, "seq_lens_cpu_int=[133]", others=(REFUSED.fingerprint,))
+HUNK = Hunk("sglang/a.py", "Backend.<init>", 300, ("-lengths = committed", "+lengths = committed + block"), 1)
+COMMITS = tuple(Revision(f"git:clone@{name}", name, f"2026-07-01 Add (#{name})") for name in ("41", "42", "43"))
+ANSWER = Answer(
+    Case(1, BLOCK_TWICE.scenario, "kv-lengths", BLOCK_TWICE.fingerprint),
+    "case.json",
+    "0.5.17",
+    "0.5.18",
+    False,
+    Ends(GOOD, BAD),
+    CERTAIN,
+    Change(Revision("0.5.17", "0.5.17"), Revision("0.5.18", "0.5.18"), GOOD, BAD),
+    Change(COMMITS[0], COMMITS[1], GOOD, BAD, judged=5),
+    (HUNK, msgspec.structs.replace(HUNK, function="second")),
+    7,
+)
+RANGE = msgspec.structs.replace(ANSWER, commit=Change(COMMITS[0], COMMITS[2], GOOD, BAD, (COMMITS[1],), 5))
+FIXED = msgspec.structs.replace(ANSWER, fixed=True)
+BISECTED = bisection_document([ANSWER])
+SURVIVOR = MutantVerdict(
+    "a.py:f",
+    "metadata",
+    "arithmetic",
+    7,
+    "a",
+    "a -> (a < b)",
+    {"drawn": Fate("survived", scenarios=40)},
+    diff="-a\n+a < b",
+)
+KILLED = msgspec.structs.replace(SURVIVOR, fates={"drawn": Fate("killed", ("kv-lengths",), "metadata", 3)})
+STUDY = Study("0.5.23", 0, None, {"metadata": 40}, [], 90.0, 2, [KILLED, SURVIVOR])
+CAUGHT = Caught(
+    "block-added-twice", "adds the block twice", ("sglang#31739",), "metadata", "kv-lengths", ("kv-lengths",)
+)
 DOCUMENTS = {
     "right": RIGHT,
     "wrong": WRONG,
@@ -61,23 +109,26 @@ DOCUMENTS = {
     "same": SAME,
     "dropped": DROPPED,
     "compared": COMPARED,
+    "bisected": BISECTED,
+    "mutated": study_document(STUDY),
 }
 
 
 #: Elements that have no end.
 EMPTY = {"meta", "input", "wbr", "br", "img"}
 
-WORDS = ("RIGHT", "WRONG", "UNKNOWN", "WRONG", "HISTORY", "EQUIVALENT", "REGRESSED", "DIFFERENT")
+WORDS = ("RIGHT", "WRONG", "UNKNOWN", "WRONG", "HISTORY", "EQUIVALENT", "REGRESSED", "DIFFERENT", "BROKEN", "GAPS")
 
 
 class Page(HTMLParser):
-    """What a browser would make of a page: its text, its elements, and what it would fetch."""
+    """What a browser would make of a page: its text, its elements, where it leads, and what it would fetch."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.words: list[str] = []
         self.tags: list[str] = []
         self.fetched: list[str] = []
+        self.links: list[str] = []
         self.open: list[str] = []
         self.feed(text)
 
@@ -86,7 +137,8 @@ class Page(HTMLParser):
         self.words += " " if tag == "td" else ""
         if tag not in EMPTY:
             self.open.append(tag)
-        self.fetched += [value or "" for name, value in attrs if name in ("src", "href") and value and value[0] != "#"]
+        addresses = [value for name, value in attrs if name in ("src", "srcset", "href") and value and value[0] != "#"]
+        (self.links if tag == "a" else self.fetched).extend(addresses)
 
     def handle_endtag(self, tag: str) -> None:
         while self.open and self.open.pop() != tag:
@@ -140,6 +192,71 @@ def test_a_scan_shows_each_finding_along_the_releases_and_where_it_changed() -> 
     assert f"fixed 0.5.18 → 0.5.20: {BLOCK_TWICE.fingerprint}" in text
 
 
+def test_a_change_leads_to_what_lies_between_the_two_tags() -> None:
+    compared = [change.compare for change in SCAN.transitions]
+    assert page(scan=SCAN).links == compared
+    assert compared[0].endswith("/compare/v0.5.17...v0.5.18")
+
+
+def test_a_bisection_tells_the_first_wrong_the_evidence_at_both_ends_the_hunks_and_the_replay() -> None:
+    shown = page(bisected=BISECTED)
+    assert "BROKEN 1 finding, first wrong: 42 2026-07-01 Add (#42)." in shown.text
+    for words in (
+        f"fault {BLOCK_TWICE.fingerprint}",
+        "good41: seq_lens_cpu_int=[129]",
+        f"bad42: {BLOCK_TWICE.message}; seq_lens_cpu_int=[133]",
+        f"{REFUSED.fingerprint}, not counted",
+        "9 sglangs judged, one run each: at the bad end 10 of 10 runs showed it",
+        "The likely hunk: Backend.<init> in sglang/a.py:300 -lengths = committed +lengths = committed + block",
+        "Or: second in",
+        "7 functions that the scenario runs through have changed",
+        "harness replay case.json --sglang git:clone@41 --sglang git:clone@42",
+    ):
+        assert words in shown.text
+    repository = "https://github.com/sgl-project/sglang"
+    assert shown.links == [f"{repository}/pull/42", f"{repository}/compare/v0.5.17...v0.5.18"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "gravity", "words"),
+    [
+        (
+            [RANGE],
+            "bad",
+            "BROKEN 1 finding, first wrong: one of 42 2026-07-01 Add (#42), 43 2026-07-01 Add (#43); all but",
+        ),
+        ([ANSWER, ANSWER], "bad", "BROKEN 2 findings, first wrong: 42 2026-07-01 Add (#42)."),
+        ([FIXED], "good", "FIXED 1 finding, first right: 42 2026-07-01 Add (#42)."),
+        ([msgspec.structs.replace(RANGE, fixed=True)], "unsure", "FIXED 1 finding, first right: one of 42"),
+        ([], "unsure", "UNKNOWN nothing was searched for."),
+    ],
+    ids=["a range", "two of one commit", "a fix", "a range of fixes", "none"],
+)
+def test_the_verdict_of_a_bisection(answers: list[Answer], gravity: str, words: str) -> None:
+    text = html({"it": bisection_document(answers)})
+    assert f'<header class="verdict {gravity}">' in text
+    assert words in Page(text).text
+
+
+def test_a_mutation_study_shows_the_score_and_survivors_with_their_diff() -> None:
+    text = page(mutated=study_document(STUDY)).text
+    assert "GAPS sglang 0.5.23: 1 of 2 mutants killed (50.0 %), 1 killed by nothing." in text
+    assert "a.py:f 2 1 0 0 50.0 %" in text
+    assert "survived: a.py:f:7 arithmetic: a -> (a < b) -a +a < b" in text
+
+
+def test_a_study_that_lets_nothing_through_is_good_and_a_refuted_argument_or_a_missed_fault_is_not() -> None:
+    sound = msgspec.structs.replace(STUDY, verdicts=[KILLED], faults=[CAUGHT])
+    refuted = msgspec.structs.replace(STUDY, verdicts=[msgspec.structs.replace(KILLED, argument="no", equivalent=True)])
+    missed = msgspec.structs.replace(STUDY, verdicts=[], faults=[msgspec.structs.replace(CAUGHT, by=())])
+
+    studies = {"sound": sound, "refuted": refuted, "missed": missed}
+    shown = {name: html({name: study_document(one)}) for name, one in studies.items()}
+    assert ["bad" if 'verdict bad"' in text else "good" for text in shown.values()] == ["good", "bad", "bad"]
+    assert "was seen by kv-lengths; no" in shown["refuted"]
+    assert "not by kv-lengths" in shown["missed"]
+
+
 def test_what_could_not_be_judged_is_told() -> None:
     assert "UNKNOWN window-mask: it never ran" in page(run=UNSURE).text
 
@@ -184,10 +301,16 @@ def test_text_of_a_subject_stays_text() -> None:
     assert "img" not in shown.tags
     assert hostile in shown.text
 
+    hunk = msgspec.structs.replace(HUNK, lines=(hostile,))
+    bisected = page(it=bisection_document([msgspec.structs.replace(ANSWER, path=hostile, hunks=(hunk,))]))
+    assert (bisected.tags.count("script"), bisected.tags.count("img")) == (1, 0)
+    assert hostile in bisected.text
+
 
 def test_nothing_is_fetched() -> None:
     text = html(DOCUMENTS)
     assert Page(text).fetched == []
+    assert {"link", "iframe", "object", "embed"}.isdisjoint(Page(text).tags)
     assert re.findall(r"url\((?!#)", text) == []
     assert "@import" not in text
 
@@ -210,6 +333,16 @@ def test_a_short_list_needs_no_filter() -> None:
 def test_a_document_is_read_as_it_was_written(document: Document, tmp_path: Path) -> None:
     (tmp_path / "it.json").write_bytes(encode(document))
     assert read_document(tmp_path / "it.json") == document
+
+
+@pytest.mark.parametrize("name", ["history", "bisected", "mutated"])
+def test_a_history_refuses_a_document_that_is_no_result_of_checks(name: str, tmp_path: Path) -> None:
+    document = DOCUMENTS[name]
+    (tmp_path / "it.json").write_bytes(encode(document))
+    tag = document.__struct_config__.tag
+    with pytest.raises(UsageError, match=rf"it\.json is a {tag}, and no result that a history could hold\."):
+        add_to_history(tmp_path / "history", [tmp_path / "it.json"], "", None)
+    assert not (tmp_path / "history").exists()
 
 
 NEWER = b'{"kind": "run", "schema": 2, "all": "new"}'
