@@ -31,7 +31,7 @@ class Draw(NamedTuple):
     """How many scenarios are drawn for each cell, for metadata and where attention runs, and by which seed."""
 
     metadata: int = 8
-    attention: int = 4
+    attention: int = 2
     seed: int = 0
 
 

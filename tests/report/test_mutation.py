@@ -30,7 +30,7 @@ VERDICTS = [
     verdict(SURVIVED, SURVIVED, "it does the same", True),
     verdict(UNREACHED, UNREACHED, "it takes two devices"),
 ]
-STUDY = Study("0.5.23", 0, None, {"metadata": 40}, [], 90.0, 2, VERDICTS)
+STUDY = Study("0.5.23", 0, None, {"metadata": 40}, [], [], 0, 0, ["kv-lengths"], 90.0, 2, VERDICTS)
 
 
 def test_the_score_is_of_those_that_could_be_killed() -> None:
