@@ -109,7 +109,7 @@ def _checks(study: Study) -> Iterator[str]:
     yield _SHARE
     idle = [check for check in study.checks if check not in needed]
     yield f"Switched off, {len(study.checks) - len(idle)} of {len(study.checks)} checks would let one of these live."
-    yield f"Without any one of the others, another still sees it: {', '.join(idle) or 'none'}."
+    yield f"Without any one of the others nothing here is missed: {', '.join(idle) or 'none'}."
     yield ""
 
 
