@@ -36,7 +36,7 @@ class Pass(NamedTuple):
 PASSES = (
     Pass("guard", False, 6, 6),
     Pass("metadata", False, 240, 4),
-    Pass("attention", False, 16, 2),
+    Pass("attention", False, 48, 2),
     Pass("metadata", True, 12, 4),
     Pass("attention", True, 4, 2),
     Pass("accept", False, 24, 4),

@@ -30,8 +30,8 @@ ARMS: tuple[By, ...] = ("drawn", "swept")
 class Verdict(msgspec.Struct, frozen=True):
     """One mutant and its fates, one for each arm.
 
-    `argument` says why it need not be killed: it is `equivalent`, or stands where no scenario gets to. `diff` is there
-    where it was not killed.
+    `argument` says why it was not: it is `equivalent`, stands where no scenario gets to, or slips through for a reason
+    that is known. `diff` is there where it was not killed.
     """
 
     target: str
@@ -224,8 +224,9 @@ def _counted(scenes: Sequence[Scene]) -> dict[str, int]:
 def _verdict(mutant: Mutant, fates: dict[By, Fate], argued: Arguments) -> Verdict:
     equivalence, outside = argued.equivalence(mutant), argued.outside(mutant)
     unreached = all(fate.status == "unreached" for fate in fates.values())
-    why = equivalence.why if equivalence else outside.why if outside and unreached else ""
     killed = any(fate.status == "killed" for fate in fates.values())
+    survival = None if killed or unreached else argued.survival(mutant)
+    why = equivalence.why if equivalence else outside.why if outside and unreached else survival.why if survival else ""
     return Verdict(
         str(mutant.target),
         mutant.target.group,

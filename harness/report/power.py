@@ -163,11 +163,12 @@ def _faults(study: Study) -> Iterator[str]:
 def _uncaught(study: Study) -> Iterator[str]:
     yield "## What nothing catches yet"
     yield ""
-    alive = [verdict for verdict in study.unexplained if verdict.status != "unreached"]
+    alive = [one for one in study.verdicts if one.status in ("survived", "masked") and not one.equivalent]
     for target, verdicts in _by(alive, lambda verdict: verdict.target):
         for verdict in verdicts[:MOST_LISTED]:
             tried = max(fate.scenarios for fate in verdict.fates.values())
-            yield f"* `{title(verdict)}` {verdict.status} after {tried} scenarios"
+            why = f": {verdict.argument}" if verdict.argument else ""
+            yield f"* `{title(verdict)}` {verdict.status} after {tried} scenarios{why}"
         if len(verdicts) > MOST_LISTED:
             yield f"* {len(verdicts) - MOST_LISTED} more of `{target}`"
     if not alive:

@@ -98,3 +98,12 @@ def test_the_page_says_what_sglang_shows_without_a_mutant_and_which_checks_no_mu
     assert "nothing here is missed: host-view." in page
     assert "5 mutants of 15 (in an order of chance)" in page
     assert "--minutes 5" in page
+
+
+def test_a_survivor_that_is_explained_is_on_the_page_and_counts_as_alive() -> None:
+    explained = verdict(SURVIVED, SURVIVED, "no check looks there")
+    study = msgspec.structs.replace(STUDY, verdicts=[VERDICTS[0], explained])
+
+    assert study.unexplained == []
+    assert score(study.verdicts).rate == 1 / 2
+    assert "survived after 40 scenarios: no check looks there" in power_page(study)
