@@ -336,14 +336,20 @@ def mutate(
     limit: Annotated[Optional[int], typer.Option("--limit", metavar="N", min=1, help="At most N mutants.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the mutants drawn and of the scenarios.")] = 0,
     sweep: Annotated[bool, typer.Option("--sweep", help="Put every mutant to the sweep, too.")] = False,
-    faults: Annotated[bool, typer.Option("--faults", help="Only the faults of the catalogue, and no mutants.")] = False,
+    faults: Annotated[
+        bool, typer.Option("--faults", help="The faults of the catalogue; no mutants but of those named.")
+    ] = False,
+    minutes: Annotated[
+        Optional[float], typer.Option("--minutes", metavar="M", min=0, help="Begin no mutant after M minutes.")
+    ] = None,
     json: JsonFile = None,
     markdown: Annotated[
         Optional[Path], typer.Option("--markdown", metavar="FILE", help="Write the result as a page.")
     ] = None,
 ) -> None:
     """Run mutants of sglang's own source, and show which check kills each, and which survive."""
-    raise typer.Exit(mutating.mutate(sglang, target or [], group or [], limit, seed, sweep, faults, json, markdown))
+    named = (target or [], group or [])
+    raise typer.Exit(mutating.mutate(sglang, *named, limit, seed, sweep, faults, minutes, json, markdown))
 
 
 @app.command(context_settings={"allow_interspersed_args": False})

@@ -27,16 +27,19 @@ def mutate(
     seed: int,
     sweep: bool,
     faults: bool,
+    minutes: float | None,
     json_file: Path | None,
     page_file: Path | None,
 ) -> Exit:
     """Run the mutants and the faults of the catalogue, show the score and what survives, and write the files asked for.
 
-    `faults` alone leaves the mutants out; named targets leave the faults out. What survives is a finding.
+    `faults` alone leaves the mutants out; named targets leave the faults out, unless they are asked for as well. What
+    survives is a finding.
     """
-    with Bars(Console(stderr=True)) as bars:
+    with Bars(Console(stderr=True), lines=10) as bars:
         source = resolve(spec, bars.note)
-        targets = [] if faults else targets_of(Path(source.path), names, groups)
+        named = bool(names or groups)
+        targets = [] if faults and not named else targets_of(Path(source.path), names, groups)
         arms: tuple[By, ...] = ARMS if sweep else ARMS[:1]
         found = study(
             source,
@@ -46,7 +49,8 @@ def mutate(
             seed,
             Draw(seed=seed),
             arms,
-            faults or not (names or groups),
+            faults or not named,
+            minutes,
             lambda stage, done, total: bars.advance(f"sglang {source.release}", stage, done, total),
             bars.note,
         )

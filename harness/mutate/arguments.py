@@ -12,8 +12,8 @@ from harness.errors import UsageError
 from harness.mutate.mutant import Mutant
 
 
-class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A mutant that does the same, in a sentence: of `function`, by `operator`, in the statement `line`, on one line.
+class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be said of a mutant: of `function`, by `operator`, in the statement `line`, on one line.
 
     `change` says which one, where the line has several.
     """
@@ -43,15 +43,23 @@ class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All entries; they were written for the source of `release`, and hold elsewhere as far as the text is the same."""
+    """All entries; they were written for the source of `release`, and hold elsewhere as far as the text is the same.
+
+    An `equivalent` mutant does the same; one that is `alive` does not, and the entry says why nothing catches it yet.
+    """
 
     release: str
-    equivalent: tuple[Equivalent, ...] = ()
+    equivalent: tuple[Argument, ...] = ()
+    alive: tuple[Argument, ...] = ()
     beyond: tuple[Beyond, ...] = ()
 
-    def equivalence(self, mutant: Mutant) -> Equivalent | None:
-        """The first entry that means `mutant`."""
+    def equivalence(self, mutant: Mutant) -> Argument | None:
+        """The first entry by which `mutant` does the same."""
         return next((entry for entry in self.equivalent if entry.means(mutant)), None)
+
+    def survival(self, mutant: Mutant) -> Argument | None:
+        """The first entry that says why `mutant` is not caught yet."""
+        return next((entry for entry in self.alive if entry.means(mutant)), None)
 
     def outside(self, mutant: Mutant) -> Beyond | None:
         """The first entry that says why no scenario gets to `mutant`."""
@@ -62,7 +70,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if release != self.release:
             return
         functions = {mutant.target.function for mutant in every}
-        for entry in self.equivalent:
+        for entry in (*self.equivalent, *self.alive):
             if entry.function in functions and not any(map(entry.means, every)):
                 change = f" that turns {entry.change}" if entry.change else ""
                 raise UsageError(

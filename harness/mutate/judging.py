@@ -110,9 +110,18 @@ class Baseline(NamedTuple):
     @property
     def known(self) -> set[tuple[str, str]]:
         """Check and fingerprint of everything that is said anywhere."""
-        return {(word.check, word.fingerprint) for words in self.words for word in words}
+        return {(word.check, word.fingerprint) for words in self.words for word in words if not word.unknown}
+
+    @property
+    def unjudged(self) -> list[int]:
+        """The numbers of the scenes that some check could not judge; of a mutant they would say nothing."""
+        return [place for place, words in enumerate(self.words) if any(word.unknown for word in words)]
 
     def reaching(self, file: str, lines: Collection[int]) -> list[int]:
-        """The numbers of the scenes that run one of `lines` of `file`."""
-        wanted = frozenset(lines)
-        return [place for place, run in enumerate(self.lines) if wanted & run.get(file, frozenset())]
+        """The numbers of the scenes that run one of `lines` of `file`, but for the `unjudged`."""
+        wanted, left_out = frozenset(lines), set(self.unjudged)
+        return [
+            place
+            for place, run in enumerate(self.lines)
+            if place not in left_out and wanted & run.get(file, frozenset())
+        ]

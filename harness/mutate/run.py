@@ -1,11 +1,13 @@
 """A mutation run: what is said of sglang as it is, then of each mutant, on several subjects side by side."""
 
+import math
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from queue import SimpleQueue
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,10 +19,33 @@ from harness.subject.patch import Patch
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
 
-#: Scenes of one layer that a mutant is put to, of those that run its lines.
-MOST: dict[Layer, int] = {"guard": 6, "metadata": 48, "attention": 24, "accept": 24, "sessions": 3, "sweep": 240}
-#: Scenes in a frame: a mutant that is killed is killed by the first ones, most often.
-FRAME: dict[Layer, int] = {"guard": 6, "metadata": 4, "attention": 2, "accept": 4, "sessions": 1, "sweep": 24}
+
+class Pass(NamedTuple):
+    """At most `most` scenes of `layer` that run a mutant, for the checks that compare variants, or for the others.
+
+    The first frames have `frame` scenes: a mutant that is killed is killed by the first ones, most often.
+    """
+
+    layer: Layer
+    variants: bool
+    most: int
+    frame: int
+
+
+#: What a mutant goes through until it is killed: variants come last, as they cost some ten times as much.
+PASSES = (
+    Pass("guard", False, 6, 6),
+    Pass("metadata", False, 240, 4),
+    Pass("attention", False, 48, 2),
+    Pass("metadata", True, 12, 4),
+    Pass("attention", True, 4, 2),
+    Pass("accept", False, 24, 4),
+    Pass("sessions", False, 3, 1),
+    Pass("sessions", True, 3, 1),
+    Pass("sweep", False, 240, 24),
+)
+#: Scenes of a pass that are in small frames, and how many there are in those behind.
+FIRST, LATER = 12, 24
 SUBJECTS = 2
 #: Scenes that a mutant is put to which is argued to be equivalent.
 FEW = 8
@@ -109,17 +134,27 @@ def fates(
     right: Baseline,
     checks: Sequence[Check],
     progress: Progress,
-) -> list[Fate]:
-    """The fate of each mutant; one that is put to `few` scenes is argued to survive them all."""
+    until: float = math.inf,
+) -> list[Fate | None]:
+    """The fate of each mutant; one that is put to `few` scenes is argued to survive them all.
 
-    def one(supervisor: Supervisor, number: int) -> Fate:
+    They are taken in an order of chance, so that those that were tried are a fair sample of all: none is begun after
+    `until`, of the clock `time.monotonic`.
+    """
+    order = random.Random(0).sample(range(len(mutants)), len(mutants))
+
+    def one(supervisor: Supervisor, place: int) -> Fate | None:
+        if time.monotonic() > until:
+            return None
+        number = order[place]
         mutant = mutants[number]
         reaching = right.reaching(mutant.target.file, mutant.lines)
         if few[number]:
             reaching = reaching[:: max(1, len(reaching) // FEW)][:FEW]
         return fate(supervisor, mutant.patch, reaching, scenes, right, checks)
 
-    return pool.each(one, len(mutants), lambda done: progress("mutants", done, len(mutants)))
+    found = pool.each(one, len(mutants), lambda done: progress("mutants", done, len(mutants)))
+    return [fate for _, fate in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
 
 
 def fate(
@@ -136,20 +171,20 @@ def fate(
     start = time.monotonic()
     subject = Subject(supervisor, patch)
     known, masked, count = right.known, Fate("survived"), 0
-    for frame in _frames(reaching, scenes):
-        layer = scenes[frame[0]].layer
-        scenarios = [scenes[number].scenario for number in frame]
-        for stage in (alone(checks), [] if layer == "sweep" else [one for one in checks if one not in alone(checks)]):
-            for place, words in enumerate(subject.words(stage, scenarios)):
-                new = [word for word in words if (word.check, word.fingerprint) not in known]
-                if new:
-                    seen = [*new, *_also(subject, checks, stage, scenarios[place], known)]
-                    names = tuple(sorted({"subject" if word.unknown else word.check for word in seen}))
-                    seconds = time.monotonic() - start
-                    return Fate("killed", names, layer, count + place + 1, seconds, new[0].message)
-                if set(words) - right.words[frame[place]] and masked.status == "survived":
-                    name = next(iter(set(words) - right.words[frame[place]]))
-                    masked = Fate("masked", (name.check,), layer, count + place + 1, 0.0, name.message)
+    by_itself = alone(checks)
+    others = [check for check in checks if check not in by_itself]
+    for one, frame in _frames(reaching, scenes):
+        scenarios, asked = [scenes[number].scenario for number in frame], others if one.variants else by_itself
+        for place, words in enumerate(subject.words(asked, scenarios)):
+            new = [word for word in words if (word.check, word.fingerprint) not in known]
+            if new:
+                seen = [*new, *_also(subject, checks, asked, scenarios[place], known)]
+                names = tuple(sorted({"subject" if word.unknown else word.check for word in seen}))
+                seconds = time.monotonic() - start
+                return Fate("killed", names, one.layer, count + place + 1, seconds, new[0].message)
+            if set(words) - right.words[frame[place]] and masked.status == "survived":
+                name = next(iter(set(words) - right.words[frame[place]]))
+                masked = Fate("masked", (name.check,), one.layer, count + place + 1, 0.0, name.message)
         count += len(frame)
     return msgspec.structs.replace(masked, scenarios=count, seconds=time.monotonic() - start)
 
@@ -163,9 +198,10 @@ def _also(
     return [word for word in words if (word.check, word.fingerprint) not in known and not word.unknown]
 
 
-def _frames(reaching: Sequence[int], scenes: Sequence[Scene]) -> Iterator[list[int]]:
-    """The numbers of the scenes, layer by layer in their order, cut into frames; no more than `MOST` of a layer."""
-    for layer in dict.fromkeys(scenes[number].layer for number in reaching):
-        numbers = [number for number in reaching if scenes[number].layer == layer][: MOST[layer]]
-        for start in range(0, len(numbers), FRAME[layer]):
-            yield numbers[start : start + FRAME[layer]]
+def _frames(reaching: Sequence[int], scenes: Sequence[Scene]) -> Iterator[tuple[Pass, list[int]]]:
+    """The numbers of the scenes of each pass in their order, cut into frames."""
+    for one in PASSES:
+        numbers = [number for number in reaching if scenes[number].layer == one.layer][: one.most]
+        for part, size in ((numbers[:FIRST], one.frame), (numbers[FIRST:], LATER)):
+            for start in range(0, len(part), size):
+                yield one, part[start : start + size]

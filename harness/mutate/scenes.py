@@ -9,7 +9,7 @@ from hypothesis.strategies import SearchStrategy
 
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.scenario import GateScenario, Scenario, SessionScenario
-from harness.scenario.attention import attention_scenarios
+from harness.scenario.attention import attends, attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.session import Visit
 from harness.scenario.strategies import cells, scenarios
@@ -31,7 +31,7 @@ class Draw(NamedTuple):
     """How many scenarios are drawn for each cell, for metadata and where attention runs, and by which seed."""
 
     metadata: int = 8
-    attention: int = 4
+    attention: int = 2
     seed: int = 0
 
 
@@ -42,7 +42,7 @@ def drawn(capabilities: Collection[str], draw: Draw) -> Iterator[Scene]:
     every = cells(capabilities)
     for one in _in_turns(examples(scenarios(cell, capabilities), draw.metadata, draw.seed) for cell in every):
         yield Scene("metadata", one)
-    strategies = (attention_scenarios(cell, capabilities) for cell in every)
+    strategies = (attention_scenarios(cell, capabilities) for cell in every if attends(cell))
     for one in _in_turns(examples(strategy, draw.attention, draw.seed) for strategy in strategies):
         yield Scene("attention", one)
 

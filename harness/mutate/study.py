@@ -1,5 +1,6 @@
 """A study: the mutants of some targets, what became of each, and the score."""
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from harness.mutate.mutant import Mutant, mutants, sampled
 from harness.mutate.run import Fate, Pool, Progress, Status, baseline, fates
 from harness.mutate.scenes import Draw, Scene, drawn, played, swept
 from harness.mutate.targets import Target
+from harness.scenario.pinned import known_in, pinned_cases
 from harness.subject.source import Source
 
 #: Scenes that drive a mutant: drawn as a check draws them, with sessions after them, or swept.
@@ -28,8 +30,8 @@ ARMS: tuple[By, ...] = ("drawn", "swept")
 class Verdict(msgspec.Struct, frozen=True):
     """One mutant and its fates, one for each arm.
 
-    `argument` says why it need not be killed: it is `equivalent`, or stands where no scenario gets to. `diff` is there
-    where it was not killed.
+    `argument` says why it was not: it is `equivalent`, stands where no scenario gets to, or slips through for a reason
+    that is known. `diff` is there where it was not killed.
     """
 
     target: str
@@ -73,7 +75,9 @@ class Score(msgspec.Struct, frozen=True):
 class Study(msgspec.Struct, frozen=True):
     """`known` is what is said of the sglang without a mutant; `scenes` counts scenarios by layer.
 
-    `faults` are those of the catalogue, and `detections` say when the double count was caught.
+    `new` is the part of `known` that no pinned case of the release has, and `unjudged` counts scenarios that no mutant
+    was put to, as some check could not judge them. `untried` counts mutants that `minutes` left no time for. `checks`
+    are those that were asked, `faults` those of the catalogue; `detections` say when the double count was caught.
     """
 
     release: str
@@ -81,11 +85,16 @@ class Study(msgspec.Struct, frozen=True):
     limit: int | None
     scenes: dict[str, int]
     known: list[str]
+    new: list[str]
+    unjudged: int
+    untried: int
+    checks: list[str]
     seconds: float
     subjects: int
     verdicts: list[Verdict]
     faults: list[Caught] = []
     detections: list[Detection] = []
+    minutes: float | None = None
 
     @property
     def unexplained(self) -> list[Verdict]:
@@ -133,18 +142,24 @@ def study(
     draw: Draw,
     arms: Sequence[By] = ("drawn",),
     with_faults: bool = False,
+    minutes: float | None = None,
     progress: Progress = lambda stage, done, total: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Study:
-    """Run the mutants of `targets`, at most `limit` of them, and say what became of each."""
+    """Run the mutants of `targets`, at most `limit` of them, and say what became of each.
+
+    After `minutes` no mutant is begun: those that are left count as `untried`.
+    """
     start = time.monotonic()
+    until = start + 60 * (math.inf if minutes is None else minutes)
     every = [mutant for target in targets for mutant in mutants(Path(source.path), target)]
     argued.require_fresh(source.release, every)
     chosen = sampled(every, limit, seed)
     note(f"sglang {source.release}: {len(chosen)} of {len(every)} mutants of {len(targets)} functions")
-    found: dict[By, list[Fate]] = {}
+    found: dict[By, list[Fate | None]] = {}
     counts: dict[str, int] = {}
     known: set[str] = set()
+    unjudged = 0
     with Pool(source) as pool:
         capabilities = pool.info.capabilities
         checks = [check for check in CHECKS.values() if not check.needs or check.needs in capabilities]
@@ -155,14 +170,32 @@ def study(
                 scenes += played(capabilities)
             right = baseline(pool, scenes, checks, sorted({target.file for target in targets}), progress)
             known |= {fingerprint for _, fingerprint in right.known}
-            found[arm] = fates(pool, chosen, few, scenes, right, checks, progress)
+            unjudged += len(right.unjudged)
+            found[arm] = fates(pool, chosen, few, scenes, right, checks, progress, until)
             counts |= _counted(scenes)
         faults, detections = _faults(pool, checks, progress) if with_faults else ([], [])
-    verdicts = [
-        _verdict(mutant, {arm: found[arm][number] for arm in arms}, argued) for number, mutant in enumerate(chosen)
+    tried = [
+        (mutant, {arm: fate for arm in arms if (fate := found[arm][number]) is not None})
+        for number, mutant in enumerate(chosen)
     ]
-    seconds = time.monotonic() - start
-    return Study(source.release, seed, limit, counts, sorted(known), seconds, pool.size, verdicts, faults, detections)
+    verdicts = [_verdict(mutant, fates, argued) for mutant, fates in tried if len(fates) == len(arms)]
+    return Study(
+        source.release,
+        seed,
+        limit,
+        counts,
+        sorted(known),
+        sorted(known - known_in({source.release}, pinned_cases())),
+        unjudged,
+        len(chosen) - len(verdicts),
+        [check.id for check in checks],
+        time.monotonic() - start,
+        pool.size,
+        verdicts,
+        faults,
+        detections,
+        minutes,
+    )
 
 
 def _faults(pool: Pool, checks: Sequence[Check], progress: Progress) -> tuple[list[Caught], list[Detection]]:
@@ -191,8 +224,9 @@ def _counted(scenes: Sequence[Scene]) -> dict[str, int]:
 def _verdict(mutant: Mutant, fates: dict[By, Fate], argued: Arguments) -> Verdict:
     equivalence, outside = argued.equivalence(mutant), argued.outside(mutant)
     unreached = all(fate.status == "unreached" for fate in fates.values())
-    why = equivalence.why if equivalence else outside.why if outside and unreached else ""
     killed = any(fate.status == "killed" for fate in fates.values())
+    survival = None if killed or unreached else argued.survival(mutant)
+    why = equivalence.why if equivalence else outside.why if outside and unreached else survival.why if survival else ""
     return Verdict(
         str(mutant.target),
         mutant.target.group,

@@ -1,5 +1,6 @@
 """docs/power.md: what the checks catch, from a mutation study."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from statistics import median
 
@@ -26,8 +27,7 @@ counted is said of the first scenario that killed it; without the one check that
 def power_page(study: Study) -> str:
     """The page."""
     parts: Iterator[str] = _head(study)
-    sections: tuple[Callable[[Study], Iterator[str]], ...] = (_targets, _checks, _layers, _arms, _faults, _uncaught)
-    lines = [*parts, *(line for section in sections for line in section(study))]
+    lines = [*parts, *(line for section in _SECTIONS for line in section(study))]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -46,12 +46,17 @@ def _head(study: Study) -> Iterator[str]:
 
 def _options(study: Study) -> str:
     limit = f" --limit {study.limit}" if study.limit else ""
-    groups = dict.fromkeys(verdict.group for verdict in study.verdicts)
-    return limit + "".join(f" --group {group}" for group in groups)
+    verdicts = study.verdicts
+    groups = dict.fromkeys(verdict.group for verdict in verdicts)
+    sweep = " --sweep" if any("swept" in verdict.fates for verdict in verdicts) else ""
+    faults = " --faults" if study.faults else ""
+    minutes = "" if study.minutes is None else f" --minutes {study.minutes:g}"
+    return limit + "".join(f" --group {group}" for group in groups) + sweep + faults + minutes
 
 
 def _sample(study: Study) -> str:
-    return f" (a sample, at most {study.limit})" if study.limit else ""
+    limit = f" (a sample, at most {study.limit})" if study.limit else ""
+    return limit + (f" of {len(study.verdicts) + study.untried} (in an order of chance)" if study.untried else "")
 
 
 def _targets(study: Study) -> Iterator[str]:
@@ -71,16 +76,41 @@ def _numbers(verdicts: Collection[Verdict]) -> list[str]:
     return [str(found.made), str(found.killed), str(found.equivalent), str(found.unreached), percent(found), *spent]
 
 
+def _control(study: Study) -> Iterator[str]:
+    if not study.scenes:
+        return
+    by = Counter(fingerprint.split(":")[0] for fingerprint in study.known)
+    yield "## Without a mutant"
+    yield ""
+    yield f"Of sglang as it is, {len(by)} of {len(study.checks)} checks say something:"
+    yield ", ".join(f"{check} {said}" for check, said in by.items()) + " (fingerprints)."
+    yield f"{len(study.known) - len(study.new)} of {len(study.known)} are findings that `cases/regressions` pins."
+    yield f"Scenarios that a check could not judge, and that no mutant is put to: {study.unjudged}."
+    yield ""
+    for fingerprint in study.new:
+        yield f"* not pinned: `{fingerprint}`"
+    yield ""
+
+
 def _checks(study: Study) -> Iterator[str]:
-    yield from _section("What each check sees", ("check", "mutants", "that no other sees", "faults of the catalogue"))
+    columns = ("check", "mutants", "that no other sees", "faults of the catalogue", "that no other sees")
+    yield from _section("What each check sees", columns)
     killed = [killers_of(verdict) for verdict in study.verdicts if verdict.status == "killed"]
+    needed: set[str] = set()
     names = sorted({name for killers in killed for name in killers} | {name for one in study.faults for name in one.by})
     for name in names:
         seen = [killers for killers in killed if name in killers]
         alone = sum(killers == [name] for killers in seen)
-        yield _line(name, len(seen), alone, sum(name in fault.by for fault in study.faults))
+        faults = [fault.by for fault in study.faults if name in fault.by]
+        yield _line(name, len(seen), alone, len(faults), sum(by == (name,) for by in faults))
+        if alone or (name,) in faults:
+            needed.add(name)
     yield ""
     yield _SHARE
+    idle = [check for check in study.checks if check not in needed]
+    yield f"Switched off, {len(study.checks) - len(idle)} of {len(study.checks)} checks would let one of these live."
+    yield f"Without any one of the others nothing here is missed: {', '.join(idle) or 'none'}."
+    yield ""
 
 
 def _layers(study: Study) -> Iterator[str]:
@@ -133,11 +163,12 @@ def _faults(study: Study) -> Iterator[str]:
 def _uncaught(study: Study) -> Iterator[str]:
     yield "## What nothing catches yet"
     yield ""
-    alive = [verdict for verdict in study.unexplained if verdict.status != "unreached"]
+    alive = [one for one in study.verdicts if one.status in ("survived", "masked") and not one.equivalent]
     for target, verdicts in _by(alive, lambda verdict: verdict.target):
         for verdict in verdicts[:MOST_LISTED]:
             tried = max(fate.scenarios for fate in verdict.fates.values())
-            yield f"* `{title(verdict)}` {verdict.status} after {tried} scenarios"
+            why = f": {verdict.argument}" if verdict.argument else ""
+            yield f"* `{title(verdict)}` {verdict.status} after {tried} scenarios{why}"
         if len(verdicts) > MOST_LISTED:
             yield f"* {len(verdicts) - MOST_LISTED} more of `{target}`"
     if not alive:
@@ -166,3 +197,14 @@ def _section(title: str, columns: Sequence[str]) -> Iterator[str]:
 
 def _line(*cells: object) -> str:
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+_SECTIONS: tuple[Callable[[Study], Iterator[str]], ...] = (
+    _targets,
+    _control,
+    _checks,
+    _layers,
+    _arms,
+    _faults,
+    _uncaught,
+)

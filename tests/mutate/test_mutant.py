@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.mutate.arguments import Arguments, Beyond, Equivalent, arguments
+from harness.mutate.arguments import Argument, Arguments, Beyond, arguments
 from harness.mutate.mutant import Mutant, mutants, sampled
 from harness.mutate.targets import TARGETS, Target, targets_of
 from harness.subject.source import resolve
@@ -78,14 +78,14 @@ def test_a_sample_is_the_same_for_the_same_seed(sglang: Path) -> None:
     assert sampled(every, None, 7) == every
 
 
-def entry(**changes: str) -> Equivalent:
+def entry(**changes: str) -> Argument:
     means = {
         "function": "Backend.lengths",
         "operator": "arithmetic",
         "line": "total = block - 1",
         "why": "nobody asks",
     }
-    return Equivalent(**means | changes)
+    return Argument(**means | changes)
 
 
 def test_an_entry_means_the_mutant_of_its_line(sglang: Path) -> None:
@@ -94,6 +94,15 @@ def test_an_entry_means_the_mutant_of_its_line(sglang: Path) -> None:
     argued.require_fresh("1.0", every)
 
     assert [mutant.line for mutant in every if argued.equivalence(mutant)] == ["total = block - 1"]
+
+
+def test_one_that_is_known_to_be_alive_is_not_equivalent(sglang: Path) -> None:
+    every = mutants(sglang, TARGET)
+    argued = Arguments("1.0", alive=(entry(),))
+    argued.require_fresh("1.0", every)
+
+    assert [mutant.line for mutant in every if argued.survival(mutant)] == ["total = block - 1"]
+    assert not any(map(argued.equivalence, every))
 
 
 @pytest.mark.parametrize("changes", [{"line": "total = block - 2"}, {"operator": "boundary"}, {"change": "1 -> (2)"}])
@@ -109,14 +118,14 @@ def test_entries_are_about_the_release_that_they_were_written_for(sglang: Path) 
 
 
 def test_what_no_scenario_drives_is_named_by_the_head_that_it_stands_below(sglang: Path) -> None:
-    argued = Arguments("1.0", (), (Beyond("Backend.lengths", "else: if prefix > 0:", "no request is empty"),))
+    argued = Arguments("1.0", beyond=(Beyond("Backend.lengths", "else: if prefix > 0:", "no request is empty"),))
     outside = [mutant.line for mutant in mutants(sglang, TARGET) if argued.outside(mutant)]
 
     assert set(outside) == {"total = block - 1"}
 
 
 def test_a_stale_head_is_an_error_that_names_it(sglang: Path) -> None:
-    argued = Arguments("1.0", (), (Beyond("Backend.lengths", "if prefix > 7:", "no request is that long"),))
+    argued = Arguments("1.0", beyond=(Beyond("Backend.lengths", "if prefix > 7:", "no request is that long"),))
 
     with pytest.raises(UsageError, match="has nothing to mutate below 'if prefix > 7:'"):
         argued.require_fresh("1.0", mutants(sglang, TARGET))
@@ -126,8 +135,8 @@ def test_every_argument_gives_a_reason_and_is_about_a_target() -> None:
     functions = {target.function for target in TARGETS}
     argued = arguments()
 
-    assert all(len(entry.why) > 20 for entry in (*argued.equivalent, *argued.beyond))
-    assert {entry.function for entry in (*argued.equivalent, *argued.beyond)} <= functions
+    assert all(len(entry.why) > 20 for entry in (*argued.equivalent, *argued.alive, *argued.beyond))
+    assert {entry.function for entry in (*argued.equivalent, *argued.alive, *argued.beyond)} <= functions
 
 
 def test_no_argument_is_stale_on_its_own_release() -> None:

@@ -30,7 +30,7 @@ VERDICTS = [
     verdict(SURVIVED, SURVIVED, "it does the same", True),
     verdict(UNREACHED, UNREACHED, "it takes two devices"),
 ]
-STUDY = Study("0.5.23", 0, None, {"metadata": 40}, [], 90.0, 2, VERDICTS)
+STUDY = Study("0.5.23", 0, None, {"metadata": 40}, [], [], 0, 0, ["kv-lengths"], 90.0, 2, VERDICTS)
 
 
 def test_the_score_is_of_those_that_could_be_killed() -> None:
@@ -78,3 +78,32 @@ def test_the_document_has_its_kind_and_every_mutant() -> None:
 
     assert (document["kind"], len(document["study"]["verdicts"])) == ("mutation", 5)
     assert document["scores"]["a.py:f"]["killed"] == 2
+
+
+def test_the_page_says_what_sglang_shows_without_a_mutant_and_which_checks_no_mutant_needs() -> None:
+    study = msgspec.structs.replace(
+        STUDY,
+        known=["kv-lengths:a", "kv-lengths:b", "host-view:a"],
+        new=["host-view:a"],
+        checks=["kv-lengths", "block-table", "host-view"],
+        untried=10,
+        minutes=5.0,
+    )
+    page = power_page(study)
+
+    assert "kv-lengths 2, host-view 1 (fingerprints)" in page
+    assert "2 of 3 are findings that `cases/regressions` pins." in page
+    assert "* not pinned: `host-view:a`" in page
+    assert "Switched off, 2 of 3 checks would let one of these live." in page
+    assert "nothing here is missed: host-view." in page
+    assert "5 mutants of 15 (in an order of chance)" in page
+    assert "--minutes 5" in page
+
+
+def test_a_survivor_that_is_explained_is_on_the_page_and_counts_as_alive() -> None:
+    explained = verdict(SURVIVED, SURVIVED, "no check looks there")
+    study = msgspec.structs.replace(STUDY, verdicts=[VERDICTS[0], explained])
+
+    assert study.unexplained == []
+    assert score(study.verdicts).rate == 1 / 2
+    assert "survived after 40 scenarios: no check looks there" in power_page(study)
