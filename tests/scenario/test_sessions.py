@@ -47,7 +47,7 @@ def test_a_drawn_session_can_be_and_is_for_its_server(server: Server) -> None:
 
 @pytest.mark.parametrize("server", [DEFAULT, SMALL_PAGES], ids=str)
 def test_what_matters_of_visits_is_drawn(server: Server) -> None:
-    reached = {reason for scenario in drawn_sessions(server, 400) for reason in reasons(scenario, server)}
+    reached = {reason for scenario in drawn_sessions(server, 1600) for reason in reasons(scenario, server)}
 
     assert reached == {
         "alone",
