@@ -96,7 +96,7 @@ SURVIVOR = MutantVerdict(
     diff="-a\n+a < b",
 )
 KILLED = msgspec.structs.replace(SURVIVOR, fates={"drawn": Fate("killed", ("kv-lengths",), "metadata", 3)})
-STUDY = Study("0.5.23", 0, None, {"metadata": 40}, [], 90.0, 2, [KILLED, SURVIVOR])
+STUDY = Study("0.5.23", 0, None, {"metadata": 40}, [], [], 0, 0, ["kv-lengths"], 90.0, 2, [KILLED, SURVIVOR])
 CAUGHT = Caught(
     "block-added-twice", "adds the block twice", ("sglang#31739",), "metadata", "kv-lengths", ("kv-lengths",)
 )

@@ -1,18 +1,27 @@
 """Whose error is it: sglang's is an observation, the driver's own is UNKNOWN."""
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
+from harness.npu import fault
 from harness.scenario import GateScenario
 from harness.subject import blame
 from harness.subject.ascend import driver
 from harness.subject.blame import StandIn
 from harness.subject.frames import Observe, SubjectInfo
+
+
+@pytest.fixture(autouse=True)
+def device_is_back() -> Iterator[None]:
+    """A device that a test has lost is lost to no other."""
+    yield
+    fault.reset()
+
 
 SGLANG = """
 def fails():
