@@ -15,22 +15,25 @@ DEVICE = "npu"
 
 
 def server_args(scenario: MetadataScenario) -> Any:
-    """Publish server arguments as the algorithm has them; they are read when a backend is built.
+    """Publish server arguments as the algorithm has them; they are read when a backend is built."""
+    wrapped = linear.server_arguments(scenario) if scenario.target == "gdn" else {}
+    return releases.publish_server_args({**common_arguments(scenario, DEVICE), **wrapped})
+
+
+def common_arguments(scenario: MetadataScenario, device: str) -> dict[str, Any]:
+    """What the backends of every device read of the server arguments.
 
     A DSpark draft block is one shorter than `speculative_num_draft_tokens`.
     """
     speculative = scenario.algorithm != "NONE"
     block = scenario.draft_tokens + (1 if (scenario.algorithm, scenario.mode) == ("DSPARK", "draft_block") else 0)
-    return releases.publish_server_args(
-        {
-            "device": DEVICE,
-            "page_size": scenario.pool.page_size,
-            "speculative_algorithm": scenario.algorithm if speculative else None,
-            "speculative_num_draft_tokens": block if speculative else None,
-            "dllm_algorithm": None,
-            **(linear.server_arguments(scenario) if scenario.target == "gdn" else {}),
-        }
-    )
+    return {
+        "device": device,
+        "page_size": scenario.pool.page_size,
+        "speculative_algorithm": scenario.algorithm if speculative else None,
+        "speculative_num_draft_tokens": block if speculative else None,
+        "dllm_algorithm": None,
+    }
 
 
 def model_runner(scenario: MetadataScenario, pools: Pools, arguments: Any, spec_algorithm: Any) -> StandIn:

@@ -10,6 +10,7 @@ from harness.scenario.metadata import MetadataScenario
 from harness.scenario.validity import MAX_REQUESTS
 from harness.subject.ascend import releases
 from harness.subject.ascend.pools import DTYPE, Pools
+from harness.subject.ascend.stand_in import common_arguments
 from harness.subject.blame import StandIn
 
 #: sglang's own default (`--triton-attention-num-kv-splits`, 0.5.15 to 0.5.23).
@@ -17,18 +18,11 @@ KV_SPLITS = 8
 
 
 def server_args(scenario: MetadataScenario, device: str) -> Any:
-    """Publish server arguments as the algorithm has them; they are read when a backend is built.
-
-    A DSpark draft block is one shorter than `speculative_num_draft_tokens`.
-    """
+    """Publish server arguments as the algorithm has them; they are read when a backend is built."""
     speculative = scenario.algorithm != "NONE"
-    block = scenario.draft_tokens + (1 if (scenario.algorithm, scenario.mode) == ("DSPARK", "draft_block") else 0)
     return releases.publish_server_args(
         {
-            "device": device,
-            "page_size": scenario.pool.page_size,
-            "speculative_algorithm": scenario.algorithm if speculative else None,
-            "speculative_num_draft_tokens": block if speculative else None,
+            **common_arguments(scenario, device),
             "speculative_num_steps": scenario.draft_tokens - 1 if speculative else None,
             "speculative_eagle_topk": 1 if speculative else None,
             "speculative_draft_window_size": None,
@@ -37,7 +31,6 @@ def server_args(scenario: MetadataScenario, device: str) -> Any:
             "enable_deterministic_inference": False,
             "chunked_prefill_size": -1,
             "cuda_graph_config": None,
-            "dllm_algorithm": None,
             "disable_cuda_graph": scenario.executor == "eager",
         }
     )
