@@ -57,6 +57,9 @@ Fresh = Annotated[
 ]
 First = Annotated[Optional[str], typer.Option("--from", metavar="REL", help="Oldest release; 0.5.15.")]
 Last = Annotated[Optional[str], typer.Option("--to", metavar="REL", help="Newest release; the newest there is.")]
+Jobs = Annotated[
+    Optional[int], typer.Option("--jobs", metavar="N", min=1, help="Releases side by side; one for each core.")
+]
 Through = Annotated[
     Optional[str],
     typer.Option(
@@ -93,9 +96,7 @@ def scan(
     seed: Seed = None,
     fresh: Fresh = False,
     json: JsonFile = None,
-    jobs: Annotated[
-        Optional[int], typer.Option("--jobs", metavar="N", min=1, help="Releases side by side; one for each core.")
-    ] = None,
+    jobs: Jobs = None,
 ) -> None:
     """Run the checks on every release of a range, and show where each finding comes and goes."""
     raise typer.Exit(checking.scan(first, last, group or [], profile, seed, fresh, json, jobs))
@@ -177,11 +178,16 @@ def accept_scan(
     algorithm: Annotated[
         Optional[list[str]], typer.Option("--algorithm", metavar="NAME", help="DFLASH or EAGLE; both.")
     ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Play every session anew.")] = False,
+    markdown: Annotated[
+        Optional[Path], typer.Option("--markdown", metavar="FILE", help="Write the table for a document.")
+    ] = None,
+    jobs: Jobs = None,
 ) -> None:
     """Show how much of its draft each release accepts, with the same trained models on the same prompts."""
     from harness.commands import accept as accepting
 
-    raise typer.Exit(accepting.scan(first, last, algorithm or []))
+    raise typer.Exit(accepting.scan(first, last, algorithm or [], fresh, jobs, markdown))
 
 
 @app.command()

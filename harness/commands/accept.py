@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 import harness
+from harness.bisect.accept_scan import scan as scan_releases
 from harness.campaign import accept_tiny as tiny
 from harness.campaign.accept_run import AcceptRun, begun, require_speculation, system_of
 from harness.commands.console import output
@@ -18,7 +19,8 @@ from harness.parity import acceptance_file as runs
 from harness.parity.acceptance_comparison import compare as compare_runs
 from harness.parity.acceptance_prompts import SHIPPED, Prompt, prompts_digest, read_prompts, template_text
 from harness.parity.acceptance_run import SCHEMA, Header, Setting, require_same_setting, require_whole
-from harness.report.acceptance import show_accept_run, show_comparison, show_scan
+from harness.report.acceptance import show_accept_run, show_comparison
+from harness.report.acceptance_scan import scan_markdown, show_scan
 from harness.report.document import encode
 from harness.report.progress import Bars
 from harness.subject import wheels
@@ -128,7 +130,7 @@ def _run_tiny(spec: str | None, algorithm: str, graphs: bool, out: Path) -> Exit
     for said in (played.refusal, played.error):
         if said:
             bars.note(f"sglang {source.release}: {said}")
-    runs.write(out, played.header, played.records)
+    runs.write(out, played.header, tiny.records(played))
     show_accept_run(output(), runs.read(out))
     return Exit.UNKNOWN if played.error else Exit.PASSED
 
@@ -145,13 +147,28 @@ def compare(
     return found.verdict.exit_status
 
 
-def scan(first: str | None, last: str | None, algorithms: Sequence[str]) -> Exit:
-    """Compare what each release from `first` to `last` accepts of the trained drafts with what plain torch does."""
+def scan(
+    first: str | None,
+    last: str | None,
+    algorithms: Sequence[str],
+    fresh: bool,
+    jobs: int | None,
+    markdown_file: Path | None,
+) -> Exit:
+    """Compare what each release from `first` to `last` accepts of the trained drafts with what plain torch does.
+
+    `jobs` releases are asked side by side, as many as there are cores where it is None. What an earlier scan has played
+    is taken from the cache, unless everything is to be `fresh`.
+    """
     asked = [tiny.drafted(algorithm) for algorithm in algorithms] or list(tiny.DRAFTED)
     with Bars(Console(stderr=True)) as bars:
         sources = [resolve(release, bars.note) for release in wheels.releases_between(first, last, bars.note)]
-        found = tiny.scan(sources, asked, bars.note)
+        found = scan_releases(
+            sources, asked, lambda release, *rest: bars.advance(f"sglang {release}", *rest), jobs, fresh
+        )
     show_scan(output(), found)
+    if markdown_file is not None:
+        write_atomically(markdown_file, scan_markdown(found).encode())
     statuses = {one.exit_status for one in found}
     return next((status for status in (Exit.FINDINGS, Exit.UNKNOWN) if status in statuses), Exit.PASSED)
 
