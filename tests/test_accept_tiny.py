@@ -82,4 +82,4 @@ def test_a_run_of_the_tiny_pair_does_not_take_the_place_of_another_file(tmp_path
 
 def _nothing_asked() -> accept.Asking:
     """What the options ask of a server, of which the tiny pair has none."""
-    return accept.Asking(None, None, "plain", False, 48, 8, 0, None, 0, 60)
+    return accept.Asking(None, 0, None, "plain", False, 48, 8, 0, None, 0, 60)

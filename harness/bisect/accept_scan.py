@@ -11,6 +11,7 @@ from harness.bisect.scan import ScanProgress, side_by_side
 from harness.bisect.shelf import Shelf
 from harness.campaign.accept_tiny import Cell, Played, judged, not_played, play
 from harness.errors import CannotJudge
+from harness.parity.acceptance_family import held
 from harness.scenario.metadata import Algorithm, Executor
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
@@ -29,10 +30,13 @@ def scan(
 
     What was played before is taken from the cache, unless all is to be played `anew`; each session is kept as soon as
     it is over, so a scan that is killed goes on. A release that cannot be asked is told as such, and stops no other.
+    The cells are judged as a family.
     """
     played = side_by_side(sources, lambda source: list(_played(source, algorithms, progress, anew)), workers)
     # Judged in one thread: what the target answers is computed once, and remembered for all releases.
-    return [judged(one) for release in played for one in release]
+    cells = [judged(one) for release in played for one in release]
+    family = iter(held([cell.comparison for cell in cells if cell.comparison]))
+    return [cell._replace(comparison=next(family)) if cell.comparison else cell for cell in cells]
 
 
 def _played(source: Source, algorithms: Sequence[Algorithm], progress: ScanProgress, anew: bool) -> Iterator[Played]:

@@ -35,6 +35,7 @@ class Asking(NamedTuple):
     """What is asked of a server, by the options of `harness accept run`."""
 
     prompts: Path | None
+    skip: int
     most: int | None
     template: str
     thinking: bool
@@ -94,7 +95,7 @@ def _ask(url: str, where: str, device: str | None, asking: Asking, out: Path, ba
         info = server.info()
         algorithm, draft_tokens = require_speculation(info, where, asking.concurrency)
         template = template_text(asking.template, asking.thinking)
-        prompts = _tokens(server, template, read_prompts(asking.prompts or SHIPPED, asking.most))
+        prompts = _tokens(server, template, read_prompts(asking.prompts or SHIPPED, asking.most, asking.skip))
         setting = Setting(
             prompts_digest(prompts),
             len(prompts),
@@ -136,11 +137,17 @@ def _run_tiny(spec: str | None, algorithm: str, graphs: bool, out: Path) -> Exit
 
 
 def compare(
-    reference: Path, candidate: Path, profile: str, aa: tuple[Path, Path] | None, json_file: Path | None
+    reference: Path,
+    candidate: Path,
+    profile: str,
+    aa: tuple[Path, Path] | None,
+    two_looks: bool,
+    more: tuple[Path, Path] | None,
+    json_file: Path | None,
 ) -> Exit:
     """Compare two runs, show the ladder, and write the JSON document asked for."""
-    pair = (runs.read(aa[0]), runs.read(aa[1])) if aa else None
-    found = compare_runs(runs.read(reference), runs.read(candidate), profile, pair)
+    pair, fresh = ((runs.read(both[0]), runs.read(both[1])) if both else None for both in (aa, more))
+    found = compare_runs(runs.read(reference), runs.read(candidate), profile, pair, two_looks, fresh)
     show_comparison(output(), found)
     if json_file is not None:
         write_atomically(json_file, encode(found))

@@ -45,7 +45,7 @@ def show_comparison(console: Console, found: Comparison) -> None:
             "prompts",
             "reference",
             "candidate",
-            "difference, 90 %",
+            "difference" if found.look else "difference, 90 %",
             "margin",
             "p same",
             "p less",
@@ -60,6 +60,13 @@ def show_comparison(console: Console, found: Comparison) -> None:
     for rung in found.rungs:
         if rung.verdict is Verdict.INCONCLUSIVE:
             say(console, f"{rung.design}: {_what_decides(rung)}")
+    if found.look == 1 and found.verdict is Verdict.INCONCLUSIVE:
+        count = setting.count
+        say(
+            console,
+            f"The second look is due: record both with --skip {count} --count {count}, and compare again with "
+            "--two-looks --more REF CAND.",
+        )
     for why in found.left_out:
         say(console, f"not compared, {why}")
     console.print(f"verdict: {coloured(found.verdict)}")
@@ -108,6 +115,9 @@ def _show_positions(console: Console, rung: Rung) -> None:
     table = Table(f"accepted where reached, {rung.design}", *map(str, range(1, len(rung.reference.positions) + 1)))
     for name, side in (("reference", rung.reference), ("candidate", rung.candidate)):
         table.add_row(name, *_hazards(side))
+    table.add_row("p of a change", *(f"{one.p:.2g}" if one.p is not None else "" for one in rung.shifts))
+    if rung.design == "replay":
+        table.add_row("lost, won", *(f"{one.lost}, {one.won}" for one in rung.shifts))
     console.print(table)
 
 
