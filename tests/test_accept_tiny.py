@@ -44,13 +44,15 @@ def test_of_a_server_that_ends_what_it_answered_is_judged_and_its_end_is_a_findi
 
 
 @pytest.mark.slow
-def test_a_right_release_is_equivalent_to_plain_torch(tmp_path: Path) -> None:
-    out = tmp_path / "tiny.jsonl"
+def test_a_right_release_is_equivalent_to_plain_torch_over_answers_and_step_by_step(tmp_path: Path) -> None:
+    right, out = accept_tiny.reference("DFLASH"), tmp_path / "tiny.jsonl"
+    asking = _nothing_asked()._replace(base=right.path, stride=right.header.stride)
 
-    assert accept.run(None, None, True, "0.5.23", None, _nothing_asked(), "DFLASH", False, out) is Exit.PASSED
-    found = compare(accept_tiny.reference("DFLASH"), read(out))
+    assert accept.run(None, None, True, "0.5.23", None, asking, "DFLASH", False, out) is Exit.PASSED
+    found = compare(right, read(out))
     assert (found.verdict, found.exactness.wrong) == (Verdict.EQUIVALENT, 0)
-    assert found.rungs[0].difference.estimate == 0
+    assert [(rung.design, rung.difference.estimate) for rung in found.rungs] == [("replay", 0), ("free", 0)]
+    assert read(out).steps == right.steps
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """How much of the trained drafts each sglang accepts on the emulated NPU, as acceptance runs, beside plain torch."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +16,26 @@ from harness.parity import acceptance_file
 from harness.parity.acceptance_comparison import Comparison, compare
 from harness.parity.acceptance_exactness import Exactness, exactness
 from harness.parity.acceptance_prompts import prompts_digest, template_text
-from harness.parity.acceptance_run import SCHEMA, Ended, Header, Record, Reply, Run, Scored, Setting, System, assembled
+from harness.parity.acceptance_run import (
+    SCHEMA,
+    STEP_TOKENS,
+    Ended,
+    Header,
+    Record,
+    Reply,
+    Run,
+    Scored,
+    Setting,
+    Step,
+    System,
+    assembled,
+)
 from harness.parity.acceptance_verdict import Verdict
 from harness.reference.transformer import forced
 from harness.scenario.metadata import Algorithm, Executor
 from harness.scenario.observation import SessionSeen
 from harness.scenario.session import SessionScenario, Visit
+from harness.scenario.validity import MAX_REQUESTS
 from harness.subject.supervisor import Supervisor
 
 #: In the sentence by which a release refuses a device.
@@ -90,6 +104,40 @@ def play(supervisor: Supervisor, algorithm: Algorithm, executor: Executor) -> Pl
         seen = _seen(supervisor, scenario)
     header = _header(supervisor.info.release, algorithm, executor)
     return Played(header, executor, tuple(_replies(scenario, seen)), refusal, seen.error)
+
+
+def replayed(supervisor: Supervisor, played: Played, base: Run, stride: int) -> tuple[Step, ...]:
+    """How many drafts the first verify accepts after every `stride` tokens of the base's answers.
+
+    Each step is a visit of two tokens, the first from the prefill of prompt and prefix, the second from the verify.
+    Raises CannotJudge where the server ends, or takes another number of verifies.
+    """
+    places = [
+        (number, start)
+        for number, reply in sorted(base.replies.items())
+        for start in range(0, len(reply.tokens), stride)
+    ]
+    sessions = (places[first : first + MAX_REQUESTS] for first in range(0, len(places), MAX_REQUESTS))
+    return tuple(step for session in sessions for step in _steps(supervisor, played, base, session))
+
+
+def _steps(supervisor: Supervisor, played: Played, base: Run, places: Sequence[tuple[int, int]]) -> Iterator[Step]:
+    """The steps of one session; `places` are prompts and tokens of their answers."""
+    prefixes = [(*base.replies[number].prompt, *base.replies[number].tokens[:start]) for number, start in places]
+    visits = tuple(
+        Visit(len(given), STEP_TOKENS, own=0, arrives=turn, given=given) for turn, given in enumerate(prefixes)
+    )
+    scenario = SessionScenario(played.algorithm, visits, played.executor, gate_lifted=bool(played.refusal))
+    seen = _seen(supervisor, scenario)
+    release = supervisor.info.release
+    if seen.error:
+        raise CannotJudge(f"sglang {release} ends while steps are replayed: {seen.error}")
+    for (number, start), got in zip(places, seen.answers, strict=True):
+        if sum(got.accepted) != 1:
+            raise CannotJudge(
+                f"sglang {release} took {sum(got.accepted)} verifies to the second token, where one is enough."
+            )
+        yield Step(number, start, got.accepted.index(1))
 
 
 def not_played(release: str, algorithm: Algorithm, executor: Executor, why: str) -> Played:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
 from rich.console import Console
 
 import harness
@@ -18,7 +19,15 @@ from harness.files import write_atomically
 from harness.parity import acceptance_file as runs
 from harness.parity.acceptance_comparison import compare as compare_runs
 from harness.parity.acceptance_prompts import SHIPPED, Prompt, prompts_digest, read_prompts, template_text
-from harness.parity.acceptance_run import SCHEMA, Header, Setting, require_same_setting, require_whole
+from harness.parity.acceptance_run import (
+    SCHEMA,
+    Header,
+    Setting,
+    Step,
+    assembled,
+    require_same_setting,
+    require_whole,
+)
 from harness.report.acceptance import show_accept_run, show_comparison
 from harness.report.acceptance_scan import scan_markdown, show_scan
 from harness.report.document import encode
@@ -65,7 +74,7 @@ def run(
         return _run_server(server, device, asking, out)
     if engine is not None:
         return _run_engine(engine, spec, device or "emulated", asking, out)
-    return _run_tiny(spec, algorithm, graphs, out)
+    return _run_tiny(spec, algorithm, graphs, asking, out)
 
 
 def _run_server(url: str, device: str | None, asking: Asking, out: Path) -> Exit:
@@ -120,18 +129,29 @@ def _ask(url: str, where: str, device: str | None, asking: Asking, out: Path, ba
     show_accept_run(output(), runs.read(out))
 
 
-def _run_tiny(spec: str | None, algorithm: str, graphs: bool, out: Path) -> Exit:
+def _run_tiny(spec: str | None, algorithm: str, graphs: bool, asking: Asking, out: Path) -> Exit:
     """Have the trained pair answered by the release's own scheduler on the emulated NPU."""
     if out.exists():
         raise UsageError(f"{out} is there already: name another file, or delete it.")
+    drafted = tiny.drafted(algorithm)
+    base = runs.read(asking.base) if asking.base else None
+    if base is not None:
+        require_whole(base)
+        require_same_setting(base.header.setting, base.path, tiny.setting(drafted), out)
     with Bars(Console(stderr=True)) as bars:
         source = resolve(spec, bars.note)
         with Supervisor(source) as supervisor:
-            played = tiny.play(supervisor, tiny.drafted(algorithm), "graph" if graphs else "eager")
+            played = tiny.play(supervisor, drafted, "graph" if graphs else "eager")
+            header = replace(played.header, base=base.digest if base else "", stride=asking.stride)
+            run = assembled(out, header, tiny.records(played))
+            steps: tuple[Step, ...] = ()
+            if asking.stride and not played.error:
+                bars.note(f"sglang {source.release}: replaying a step after every {asking.stride} tokens")
+                steps = tiny.replayed(supervisor, played, base or run, asking.stride)
     for said in (played.refusal, played.error):
         if said:
             bars.note(f"sglang {source.release}: {said}")
-    runs.write(out, played.header, tiny.records(played))
+    runs.write(out, header, [*tiny.records(played), *steps])
     show_accept_run(output(), runs.read(out))
     return Exit.UNKNOWN if played.error else Exit.PASSED
 
