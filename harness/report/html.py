@@ -25,7 +25,7 @@ from harness.report.document import (
     ScanDocument,
     StudyDocument,
 )
-from harness.report.judgement import ORDER, Kind, judge
+from harness.report.judgement import GRAVE, ORDER, Kind, judge
 from harness.report.mutation import killers_of, percent, title
 from harness.report.plots import trend_plot
 
@@ -136,7 +136,7 @@ def _run_verdict(run: RunDocument) -> Verdict:
 
 
 def _scan_verdict(scan: ScanDocument) -> Verdict:
-    wrong = [run.name for run in scan.runs if any(one.judgement.kind in ORDER[:2] for one in run.findings)]
+    wrong = [run.name for run in scan.runs if any(one.judgement.kind in GRAVE for one in run.findings)]
     lesser = [run.name for run in scan.runs if run.findings and run.name not in wrong]
     unsure = [run.name for run in scan.runs if run.unknown and not run.findings]
     parts = {"users meet faults in": wrong, "lesser findings only in": lesser, "no verdict on": unsure}
