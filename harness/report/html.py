@@ -1,6 +1,5 @@
 """The report that people read in a browser: one file that needs no network, verdict first."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -33,8 +32,6 @@ from harness.report.plots import trend_plot
 GRAVITY = ("bad", "unsure", "good")
 #: Lists that are longer than this get a box to filter them by.
 LONG_LIST = 12
-#: Reasons why scenarios could not be judged; what one subject lacks is mostly one thing.
-MOST_REASONS = 5
 
 
 class Verdict(NamedTuple):
@@ -80,9 +77,7 @@ def _environment() -> Environment:
         "LONG_LIST": LONG_LIST,
         "MOST_HUNKS": MOST_HUNKS,
         "WORST_FIRST": WORST_FIRST,
-        "by_path": by_path,
         "error_plot": error_plot,
-        "reasons": reasons,
         "by_kind": by_kind,
         "of_run": of_run,
         "of_scan": of_scan,
@@ -237,19 +232,6 @@ def along(scan: ScanDocument) -> dict[Kind, list[Row]]:
         kind: [Row(one.finding.fingerprint, scan.states[one.finding.fingerprint]) for one in part]
         for kind, part in by_kind(of_scan(scan)).items()
     }
-
-
-def by_path(found: ComparisonDocument) -> dict[str, Counter[str]]:
-    """How many scenarios of each code path got which verdict."""
-    paths: dict[str, Counter[str]] = {}
-    for one in found.scenarios:
-        paths.setdefault(one.path, Counter())[one.verdict] += 1
-    return paths
-
-
-def reasons(found: ComparisonDocument) -> list[tuple[str, int]]:
-    """Why scenarios could not be judged, the commonest reasons first."""
-    return Counter(one.reason for one in found.scenarios if one.verdict == "UNKNOWN").most_common(MOST_REASONS)
 
 
 def breakable(fingerprint: str) -> Markup:
