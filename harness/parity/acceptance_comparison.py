@@ -32,6 +32,8 @@ SCHEMA = 1
 #: Prompts and drops of the power curve.
 CURVE_PROMPTS = (16, 32, 64, 128, 256, 512, 1024)
 CURVE_DROPS = (0.0, 0.01, 0.02, 0.03, 0.05)
+#: Of the prompts of two looks, the part that the first one is at.
+HALF = 0.5
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -126,14 +128,19 @@ def compare(
     for run in (reference, candidate, *(aa or ())):
         _require_comparable(reference, run)
     planned = margins_of(profile)
-    levels = first_look(0.5) if two_looks else ONE_LOOK
+    levels = first_look(HALF) if two_looks else ONE_LOOK
     if more is not None:
         if not two_looks:
             raise UsageError("more runs are for the second of two looks, which were to be declared with the first.")
         _require_comparable(more[0], more[1])
-        first = reference.header.setting.count
+        counts = reference.header.setting.count, more[0].header.setting.count
+        if counts[0] != counts[1]:
+            raise UsageError(
+                f"the first look was at {counts[0]} prompts, and the second would add {counts[1]}: record as many "
+                f"fresh ones (`harness accept run --skip {counts[0]} --count {counts[0]}`)."
+            )
         reference, candidate = pooled(reference, more[0]), pooled(candidate, more[1])
-        levels = second_look(first / reference.header.setting.count)
+        levels = second_look(HALF)
     rungs, left_out = [], []
     for design in planned:
         why = _why_left_out(design, reference, candidate)

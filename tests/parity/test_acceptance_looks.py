@@ -99,6 +99,15 @@ def test_a_second_look_at_the_same_prompts_or_at_another_setting_is_refused() ->
         pooled(first, replayed(noisy(2, 100), 3))
 
 
+def test_a_second_look_at_another_number_of_prompts_is_refused() -> None:
+    first = run(records(noisy(1)))
+    setting = replace(SETTING, prompts="others", count=12)
+    few = run(records(noisy(3, 100)[:12]), replace(HEADER, setting=setting), "few.jsonl")
+
+    with pytest.raises(UsageError, match="the first look was at 24 prompts, and the second would add 12"):
+        compare(first, first, two_looks=True, more=(few, few))
+
+
 def test_a_second_look_that_nobody_declared_is_refused() -> None:
     first = run(records(noisy(1)))
 
