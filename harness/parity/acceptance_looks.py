@@ -6,8 +6,7 @@ fresh prompts, costs nearly nothing of the power, and both together err no more 
 
 import math
 
-from scipy.optimize import brentq
-from scipy.stats import multivariate_normal, norm
+import scipy  # which loads its parts as they are used: `stats` takes a second
 
 from harness.parity.acceptance_statistics import CERTAIN, EQUIVALENCE, Levels
 
@@ -24,11 +23,15 @@ def second_look(fraction: float) -> Levels:
 
 def _spent(error: float, fraction: float) -> float:
     """The one-sided level of the first look, of `error` in all."""
-    return float(2 * norm.sf(norm.isf(error / 2) / math.sqrt(fraction)))
+    return float(2 * scipy.stats.norm.sf(scipy.stats.norm.isf(error / 2) / math.sqrt(fraction)))
 
 
 def _left(error: float, fraction: float) -> float:
     """The one-sided level of the second look: both looks together exceed their bounds with the probability `error`."""
-    first = norm.isf(_spent(error, fraction))
-    both = multivariate_normal(cov=[[1, math.sqrt(fraction)], [math.sqrt(fraction), 1]])
-    return float(norm.sf(brentq(lambda second: both.cdf([first, second]) - (1 - error), 0.0, 8.0, xtol=1e-6)))
+    first = scipy.stats.norm.isf(_spent(error, fraction))
+    both = scipy.stats.multivariate_normal(cov=[[1, math.sqrt(fraction)], [math.sqrt(fraction), 1]])
+    return float(
+        scipy.stats.norm.sf(
+            scipy.optimize.brentq(lambda second: both.cdf([first, second]) - (1 - error), 0.0, 8.0, xtol=1e-6)
+        )
+    )

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
-from scipy import stats
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
+import scipy  # which loads its parts as they are used: `stats` takes a second
 
 from harness.parity.acceptance_counts import Accepted, Floats, reached
 from harness.parity.acceptance_run import Step
@@ -40,7 +38,7 @@ def replayed_shifts(
     for position in range(1, draft_tokens):
         there = pairs[(pairs >= position - 1).all(axis=1)] >= position
         lost, won = int((there[:, 0] & ~there[:, 1]).sum()), int((~there[:, 0] & there[:, 1]).sum())
-        p = float(mcnemar([[0, lost], [won, 0]], exact=True).pvalue) if lost + won else 1.0
+        p = float(scipy.stats.binomtest(lost, lost + won).pvalue) if lost + won else 1.0
         tested.append(Shift(p if len(there) else None, lost, won))
     return _corrected(tested)
 
@@ -65,7 +63,7 @@ def _p(contributed: Floats, difference: float) -> float | None:
         return None
     if np.ptp(contributed) < 1e-12:  # every prompt differs by the same, mostly by nothing
         return float(abs(difference) < 1e-12)
-    return float(stats.ttest_1samp(contributed + difference, 0).pvalue)
+    return float(scipy.stats.ttest_1samp(contributed + difference, 0).pvalue)
 
 
 def _corrected(tested: Sequence[Shift]) -> tuple[Shift, ...]:
@@ -76,4 +74,6 @@ def _corrected(tested: Sequence[Shift]) -> tuple[Shift, ...]:
 
 def holm(ps: Sequence[float]) -> list[float]:
     """The p-values of one family, corrected so that any of them is below a level by chance as often as it says."""
+    from statsmodels.stats.multitest import multipletests  # here, since it takes half a second
+
     return [float(p) for p in multipletests(ps, method="holm")[1]] if ps else []

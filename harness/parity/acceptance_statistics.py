@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from scipy import stats
-from statsmodels.duration.survfunc import survdiff
-from statsmodels.stats.weightstats import ttost_paired
+import scipy  # which loads its parts as they are used: `stats` takes a second
 
 from harness.parity.acceptance_counts import Accepted, Counts, Floats, hazards
 
@@ -84,8 +82,8 @@ def difference(
     drawn = None
     for level in levels:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-            drawn = stats.bootstrap(
+            warnings.simplefilter("ignore", scipy.stats.DegenerateDataWarning)
+            drawn = scipy.stats.bootstrap(
                 data,
                 relative_difference,
                 n_resamples=0 if drawn else resamples,
@@ -111,6 +109,8 @@ def _percentiles(drawn: object, level: float) -> Interval:
 
 def equivalence_p(found: Difference, contributed: Floats, margin: float) -> float:
     """The p-value of two one-sided t-tests (TOST) on the prompts' contributions: small where the two are the same."""
+    from statsmodels.stats.weightstats import ttost_paired  # here, since it takes half a second
+
     if not found.spread:
         return float(abs(found.estimate) >= margin)
     moved = contributed + found.estimate
@@ -122,7 +122,7 @@ def change_p(found: Difference, contributed: Floats, allowance: float) -> float:
     beyond = abs(found.estimate) - allowance
     if not found.spread:
         return float(beyond <= 0)
-    tested = stats.ttest_1samp(contributed + beyond, 0.0, alternative="greater")
+    tested = scipy.stats.ttest_1samp(contributed + beyond, 0.0, alternative="greater")
     return float(tested.pvalue)
 
 
@@ -134,7 +134,7 @@ def drop_p(candidate: Accepted, reference: Accepted, resamples: int = RESAMPLES)
     signed = contributions(candidate, reference) + (candidate.length / reference.length - 1)
     if not signed.any():
         return 1.0
-    tested = stats.permutation_test(
+    tested = scipy.stats.permutation_test(
         (signed,),
         lambda values, axis: values.mean(axis=axis),
         permutation_type="samples",
@@ -152,6 +152,8 @@ def curve_p(candidate: Accepted, reference: Accepted) -> float:
     A verify that accepts every draft is censored. It sees a change of shape that leaves the mean as it is; steps of
     one prompt are taken as independent, so it is told and decides nothing.
     """
+    from statsmodels.duration.survfunc import survdiff  # here, since it takes half a second
+
     last = candidate.histograms.shape[1] - 1
     columns: list[Counts] = []
     for group, side in enumerate((reference, candidate)):

@@ -2,17 +2,18 @@
 
 import math
 from enum import Enum
+from statistics import NormalDist
 
 import msgspec
-from scipy.stats import norm
 
 from harness.errors import Exit
 from harness.parity.acceptance_statistics import CERTAIN, EQUIVALENCE, Difference
 
+NORMAL = NormalDist()
 #: Standard errors from the estimate to the ends of the interval, to a one-sided bound of 99 %, and to a power of 90 %.
-_TO_END = float(norm.ppf((1 + EQUIVALENCE) / 2))
-_TO_BOUND = float(norm.ppf((1 + CERTAIN) / 2))
-_TO_POWER = float(norm.ppf(0.90))
+_TO_END = NORMAL.inv_cdf((1 + EQUIVALENCE) / 2)
+_TO_BOUND = NORMAL.inv_cdf((1 + CERTAIN) / 2)
+_TO_POWER = NORMAL.inv_cdf(0.90)
 #: Beyond so many prompts nobody is told to go.
 MOST_PROMPTS = 100_000
 
@@ -61,7 +62,7 @@ def prompts_to_decide(
     distance = abs(truth)
     if distance < margin:
         # Both ends of the interval have to be inside; where the truth is 0 both can fail.
-        power = _TO_POWER if distance > margin / 4 else float(norm.ppf(0.95))
+        power = _TO_POWER if distance > margin / 4 else NORMAL.inv_cdf(0.95)
         needed = ((_TO_END + power) * found.spread / (margin - distance)) ** 2
     else:
         needed = ((_TO_BOUND + _TO_POWER) * found.spread / (distance - allowance)) ** 2
@@ -85,6 +86,6 @@ def power(spread: float, margin: float, allowance: float, prompts: int, drop: fl
     if not error:
         return Power(drop, prompts, float(drop < margin), float(drop >= margin))
     inside = margin - _TO_END * error
-    equivalent = max(0.0, float(norm.cdf((inside + drop) / error) - norm.cdf((-inside + drop) / error)))
-    regressed = float(norm.cdf((min(-allowance - _TO_BOUND * error, -margin + _TO_END * error) + drop) / error))
+    equivalent = max(0.0, NORMAL.cdf((inside + drop) / error) - NORMAL.cdf((-inside + drop) / error))
+    regressed = NORMAL.cdf((min(-allowance - _TO_BOUND * error, -margin + _TO_END * error) + drop) / error)
     return Power(drop, prompts, equivalent, regressed)
