@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
+from harness.campaign.run import ATTENTION_GROUPS
+from harness.checks.check import Check
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.scenario import GateScenario, Scenario, SessionScenario
 from harness.scenario.attention import attends, attention_scenarios
@@ -18,6 +20,20 @@ from harness.scenario.sweep import sweep
 Layer = Literal["guard", "metadata", "attention", "accept", "sessions", "sweep"]
 #: From the cheapest to the dearest.
 LAYERS: tuple[Layer, ...] = ("guard", "metadata", "attention", "accept", "sessions")
+#: The groups whose checks a run asks about a scenario of the layer.
+GROUPS: dict[Layer, tuple[str, ...]] = {
+    "guard": ("guard",),
+    "metadata": ("metadata",),
+    "attention": ATTENTION_GROUPS,
+    "accept": ("accept",),
+    "sessions": ("sessions",),
+    "sweep": ("metadata",),
+}
+
+
+def asked(layer: Layer, checks: Iterable[Check]) -> list[Check]:
+    """Those of `checks` that a run asks about a scenario of `layer`."""
+    return [check for check in checks if check.group in GROUPS[layer]]
 
 
 class Scene(NamedTuple):

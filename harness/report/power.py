@@ -151,6 +151,9 @@ def _faults(study: Study) -> Iterator[str]:
         by = ", ".join(fault.by) if fault.as_it_should else "**nothing**"
         yield _line(fault.name, " ".join(fault.reports), fault.about, fault.layer, by)
     yield ""
+    if study.faults_untried:
+        yield f"There was no time for {study.faults_untried} more."
+        yield ""
     if study.detections:
         own, every = (median(getattr(one, name) for one in study.detections) for name in ("own", "scenarios"))
         worst = max(one.own for one in study.detections)
