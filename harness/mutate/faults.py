@@ -82,22 +82,35 @@ class Caught(msgspec.Struct, frozen=True):
         return self.check in self.by
 
 
-def said(supervisor: Supervisor, fault: KnownFault, scenario: Scenario, checks: Sequence[Check]) -> set[Word]:
-    """What `checks` say of the scenario with the fault, and not without it."""
-    patch = fault.patch(Path(supervisor.source.path))
+def said(
+    supervisor: Supervisor, faults: Sequence[KnownFault], scenario: Scenario, checks: Sequence[Check]
+) -> list[set[Word]]:
+    """What `checks` say of the scenario with each fault, and not without it."""
     (right,) = Subject(supervisor).words(checks, [scenario])
-    (wrong,) = Subject(supervisor, patch).words(checks, [scenario])
-    return set(wrong) - set(right)
+    found = []
+    for fault in faults:
+        (wrong,) = Subject(supervisor, fault.patch(Path(supervisor.source.path))).words(checks, [scenario])
+        found.append(set(wrong) - set(right))
+    return found
 
 
-def caught(supervisor: Supervisor, fault: KnownFault, checks: Sequence[Check]) -> Caught:
-    """What the checks say of the fault's own case; raises UsageError where the case is not pinned."""
+def caught(supervisor: Supervisor, name: str, faults: Sequence[KnownFault], checks: Sequence[Check]) -> list[Caught]:
+    """What the checks say of `faults`, whose own case is `name`; raises UsageError where the case is not pinned."""
     pinned = pinned_cases()
-    if fault.case not in pinned:
-        raise UsageError(f"the fault {fault.name} names the case {fault.case}, which is not pinned.")
-    words = said(supervisor, fault, pinned[fault.case].scenario, checks)
-    by = tuple(sorted({word.check for word in words if not word.unknown}))
-    return Caught(fault.name, fault.about, fault.reports, fault.layer, fault.check, by)
+    if name not in pinned:
+        raise UsageError(f"the fault {faults[0].name} names the case {name}, which is not pinned.")
+    found = said(supervisor, faults, pinned[name].scenario, checks)
+    return [
+        Caught(
+            fault.name,
+            fault.about,
+            fault.reports,
+            fault.layer,
+            fault.check,
+            tuple(sorted({word.check for word in words if not word.unknown})),
+        )
+        for fault, words in zip(faults, found, strict=True)
+    ]
 
 
 #: Hypothesis draws for one thread at a time.

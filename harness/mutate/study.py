@@ -12,7 +12,7 @@ import msgspec
 from harness.checks.check import Check
 from harness.checks.registry import CHECKS
 from harness.mutate.arguments import Arguments
-from harness.mutate.faults import Caught, Detection, caught, double_count, known_faults
+from harness.mutate.faults import Caught, Detection, KnownFault, caught, double_count, known_faults
 from harness.mutate.mutant import Mutant, mutants, sampled
 from harness.mutate.run import Fate, Pool, Progress, Status, baseline, fates
 from harness.mutate.scenes import Draw, Scene, drawn, played, swept
@@ -79,7 +79,7 @@ class Study(msgspec.Struct, frozen=True):
     `new` is the part of `known` that no pinned case of the release has, and `unjudged` counts scenarios that no mutant
     was put to, as some check could not judge them. `checks` are those that were asked, `faults` those of the
     catalogue; `detections` say when the double count was caught. `untried` and `faults_untried` count what `minutes`
-    left no time for.
+    left no time for. `idle` says of some checks why nothing may need them.
     """
 
     release: str
@@ -98,6 +98,7 @@ class Study(msgspec.Struct, frozen=True):
     detections: list[Detection] = []
     minutes: float | None = None
     faults_untried: int = 0
+    idle: dict[str, str] = {}
 
     @property
     def unexplained(self) -> list[Verdict]:
@@ -211,6 +212,7 @@ def study(
         faults.detections,
         minutes,
         faults.untried,
+        argued.idle,
     )
 
 
@@ -227,16 +229,22 @@ def _faults(pool: Pool, checks: Sequence[Check], progress: Progress, until: floa
         return _Faults([], [], 0)
     metadata = [check for check in checks if check.group == "metadata"]
 
-    def one(supervisor: Supervisor, number: int) -> Caught | None:
-        return None if time.monotonic() > until else caught(supervisor, known.faults[number], checks)
+    by_case: dict[str, list[KnownFault]] = {}
+    for fault in known.faults:
+        by_case.setdefault(fault.case, []).append(fault)
+    cases = list(by_case.items())
+
+    def one(supervisor: Supervisor, number: int) -> list[Caught]:
+        return [] if time.monotonic() > until else caught(supervisor, *cases[number], checks)
 
     def again(supervisor: Supervisor, number: int) -> Detection | None:
         return None if time.monotonic() > until else double_count(supervisor, metadata, number)
 
-    count = len(known.faults)
-    found = pool.each(one, count, lambda done: progress("faults of the catalogue", done, count))
+    every = pool.each(one, len(cases), lambda done: progress("cases with faults of the catalogue", done, len(cases)))
+    found = {one.name: one for some in every for one in some}
     seen = pool.each(again, SEEDS, lambda done: progress("the double count", done, SEEDS))
-    return _Faults([one for one in found if one], [one for one in seen if one], found.count(None))
+    in_order = [found[fault.name] for fault in known.faults if fault.name in found]
+    return _Faults(in_order, [one for one in seen if one], len(known.faults) - len(in_order))
 
 
 def _counted(scenes: Sequence[Scene]) -> dict[str, int]:

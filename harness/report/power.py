@@ -109,7 +109,10 @@ def _checks(study: Study) -> Iterator[str]:
     yield _SHARE
     idle = [check for check in study.checks if check not in needed]
     yield f"Switched off, {len(study.checks) - len(idle)} of {len(study.checks)} checks would let one of these live."
-    yield f"Without any one of the others nothing here is missed: {', '.join(idle) or 'none'}."
+    if idle:
+        yield "Without any one of the others nothing here is missed:"
+    yield ""
+    yield from (f"* `{check}`: {study.idle.get(check, 'no reason is written down.')}" for check in idle)
     yield ""
 
 
