@@ -30,13 +30,15 @@ Executed = dict[str, tuple[int, ...]]
 class _Function(NamedTuple):
     """A function or method: its first line in its file, its lines, and what it does, whatever it looks like.
 
-    `body` is the first line that a call runs: those before it run where the function is defined.
+    `body` is the first line that a call runs: those before it run where the function is defined. `governed` are the
+    assignments right below each condition, by its lines in the file.
     """
 
     start: int
     body: int
     lines: list[str]
     meaning: str
+    governed: dict[int, list[str]]
 
 
 class Blame(NamedTuple):
@@ -93,7 +95,7 @@ def between(older: Path, before: Executed, newer: Path, after: Executed, names: 
         if names and any(names[0] in line for function in (*old.values(), *new.values()) for line in function.lines):
             naming.add(file)
         for name in dict.fromkeys([*old, *new]):
-            nothing = _Function(1, 1, [], "")
+            nothing = _Function(1, 1, [], "", {})
             was, now = old.get(name, nothing), new.get(name, nothing)
             if was.meaning == now.meaning:
                 continue
@@ -129,8 +131,19 @@ def _functions(file: Path) -> dict[str, _Function]:
         return {}
     lines = text.splitlines()
     return {
-        name: _Function(node.lineno, node.body[0].lineno, lines[node.lineno - 1 : node.end_lineno], ast.dump(node))
+        name: _Function(
+            node.lineno, node.body[0].lineno, lines[node.lineno - 1 : node.end_lineno], ast.dump(node), _governed(node)
+        )
         for name, node in _defined(tree.body, "")
+    }
+
+
+def _governed(function: ast.AST) -> dict[int, list[str]]:
+    return {
+        line: [ast.unparse(one) for one in node.body if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign)]
+        for node in ast.walk(function)
+        if isinstance(node, ast.If)
+        for line in range(node.lineno, node.body[0].lineno)
     }
 
 
@@ -185,7 +198,10 @@ def _changed(
         text = function.lines[place]
         line = function.start + place
         ran = line >= function.body and line in executed
-        found.append(_Line(f"{sign}{text}", line, ran, _relevance(text, names) if ran else 0))
+        # A condition decides over what is assigned below it, whether that ran or not: a lost guard is such a line.
+        decided = (text, *function.governed.get(line, ()))
+        nearest = max(_relevance(one, names) for one in decided) if ran else 0
+        found.append(_Line(f"{sign}{text}", line, ran, nearest))
     return found
 
 

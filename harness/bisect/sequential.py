@@ -8,7 +8,7 @@ in at most `Rates.good`. Runs are made until one of the two is so much likelier 
 import math
 
 import msgspec
-from scipy.stats import binomtest
+import scipy  # which loads its parts as they are used: `stats` takes a second
 
 #: How often one sglang is judged wrongly at most, in either direction.
 ERROR = 0.005
@@ -40,7 +40,7 @@ def rates(bad: float) -> Rates:
 
 def lower_bound(shown: int, runs: int, error: float = ERROR) -> float:
     """The share that `shown` of `runs` stands for at least, but for `error` of the times (Clopper and Pearson)."""
-    interval = binomtest(shown, runs, alternative="greater").proportion_ci(1 - error, method="exact")
+    interval = scipy.stats.binomtest(shown, runs, alternative="greater").proportion_ci(1 - error, method="exact")
     return float(interval.low)
 
 

@@ -25,6 +25,7 @@ from harness.errors import CannotJudge, Exit, HarnessError, UsageError
 from harness.files import safe_name, write_atomically
 from harness.report import bisection as report
 from harness.report.document import encode
+from harness.report.judgement import GRAVE, judge
 from harness.report.progress import Bars
 from harness.report.replay import FOLDER, case_path, write_cases
 from harness.scenario import pinned
@@ -129,29 +130,45 @@ def _changed(asked: Asked, line: Line, groups: Sequence[str], bars: Bars) -> dic
         if "subject" in run.unknown:
             raise CannotJudge(run.unknown["subject"])
         write_cases(run)
-    changes = transitions(runs)
-    wanted = [one for one in changes if one.change == ("fixed" if asked.fixed else "broken")]
-    if not wanted:
-        raise UsageError(_nothing(asked, changes, groups))
-    names = {one.fingerprint for one in wanted}
+    names = {one.fingerprint for one in chosen(asked, transitions(runs), groups)}
     bad = runs[0] if asked.fixed else runs[1]
     return {case_path(bad, one): read_case(case_path(bad, one)) for one in bad.findings if one.fingerprint in names}
 
 
-def _nothing(asked: Asked, changes: Sequence[Transition], groups: Sequence[str]) -> str:
-    """Why there is nothing to search for, and whether the other direction has something."""
+def chosen(asked: Asked, changes: Sequence[Transition], groups: Sequence[str]) -> list[Transition]:
+    """Those of the `changes` between the ends that go the way that the user says.
+
+    Raises UsageError where there are none, and where users were hurt by what goes the other way alone: a fault that
+    went from the `good` end on outweighs what is latent there or harmless.
+    """
     if not changes:
-        return f"no finding of {' and '.join(groups)} differs between {asked.older} and {asked.newer}."
-    if asked.fixed:
-        return (
-            f"nothing was fixed between {asked.older} and {asked.newer}, where {len(changes)} findings came: leave out "
+        raise UsageError(f"no finding of {' and '.join(groups)} differs between {asked.older} and {asked.newer}.")
+    wanted = [one for one in changes if one.change == ("fixed" if asked.fixed else "broken")]
+    other = [one for one in changes if one not in wanted]
+    if not wanted and asked.fixed:
+        raise UsageError(
+            f"nothing was fixed between {asked.older} and {asked.newer}, where {len(other)} findings came: leave out "
             "--fixed, to find what broke them."
         )
-    return (
-        f"the ends are the wrong way round: nothing broke between {asked.older} and {asked.newer}, where "
-        f"{len(changes)} findings went; `harness bisect --fixed --good {asked.newer} --bad {asked.older}` finds what "
-        "fixed them."
-    )
+    if not wanted or (not _grave(wanted) and _grave(other) and not asked.fixed):
+        went = _grave(other) or other
+        slight = (
+            f"; {wanted[0].fingerprint}, which broke there and hurts nobody by default, is searched for with "
+            "--fingerprint"
+            if wanted
+            else ""
+        )
+        raise UsageError(
+            f"the ends are the wrong way round: between {asked.older} and {asked.newer} {len(went)} "
+            f"{'faults' if _grave(other) else 'findings'} went, and none came; `harness bisect --fixed --good "
+            f"{asked.newer} --bad {asked.older}` finds what fixed them{slight}."
+        )
+    return wanted
+
+
+def _grave(changes: Sequence[Transition]) -> list[Transition]:
+    """The changes of what users meet by default, or of what nobody has judged yet."""
+    return [one for one in changes if judge(one.fingerprint).kind in GRAVE]
 
 
 def _answer(asked: Asked, line: Line, asking: Asking, place: int, path: Path, tracers: Tracers, bars: Bars) -> Answer:

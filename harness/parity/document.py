@@ -1,5 +1,6 @@
 """The comparison of two sides as plain data: what `harness compare --json` writes, and reports read."""
 
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -10,6 +11,8 @@ SCHEMA = 1
 Verdict = Literal["EQUAL", "WITHIN NOISE", "DIFFERENT", "UNKNOWN"]
 #: The worst of several verdicts comes first: a difference is certain, whatever else could not be judged.
 WORST_FIRST: tuple[Verdict, ...] = ("DIFFERENT", "UNKNOWN", "WITHIN NOISE", "EQUAL")
+#: Reasons for UNKNOWN that a report names.
+MOST_REASONS = 5
 
 
 class Divergence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,3 +90,17 @@ class ComparisonDocument(msgspec.Struct, frozen=True, tag="comparison", tag_fiel
         for side, errors in zip("ab", self.errors or (), strict=False):
             values |= {f"rms error {side}": errors.rms, f"largest error {side}": errors.largest}
         return values
+
+    @property
+    def by_path(self) -> dict[str, Counter[str]]:
+        """How many scenarios of each code path got which verdict."""
+        paths: dict[str, Counter[str]] = {}
+        for one in self.scenarios:
+            paths.setdefault(one.path, Counter())[one.verdict] += 1
+        return paths
+
+    @property
+    def reasons(self) -> list[tuple[str, int]]:
+        """Why scenarios could not be judged, and how many: the commonest reasons, which a reader may be shown."""
+        unknown = (one.reason for one in self.scenarios if one.verdict == "UNKNOWN")
+        return Counter(unknown).most_common(MOST_REASONS)

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # which loads its parts as they are used: `stats` takes a second
 from numpy.typing import NDArray
-from scipy.stats import permutation_test
 
 #: How often a series without any step is given one.
 LEVEL = 0.01
@@ -60,7 +60,7 @@ def steps(values: Sequence[float], level: float = LEVEL) -> list[Step]:
 
 def _two_levels(before: Values, after: Values) -> float:
     """The chance of means as far apart as those of two neighbouring levels."""
-    tested = permutation_test(
+    tested = scipy.stats.permutation_test(
         (before, after),
         lambda one, other, axis: np.abs(one.mean(axis=axis) - other.mean(axis=axis)),
         vectorized=True,
@@ -91,7 +91,7 @@ def _cuts(values: Values, offset: int, level: float) -> list[int]:
         clear: Values = np.abs(gap) * np.sqrt(length * (nights - length))
         return clear
 
-    tested = permutation_test(
+    tested = scipy.stats.permutation_test(
         (values,),
         lambda drawn, axis: clearness(drawn).max(axis=-1),
         permutation_type="pairings",

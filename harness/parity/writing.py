@@ -37,7 +37,7 @@ from harness.scenario.observation import Array, Floats, Observation, Seen
 
 #: Scenarios that are asked at once.
 BATCH = 8
-ARRAYS = "arrays"
+ARRAYS, DRAWN = "arrays", "drawn.jsonl"
 
 #: Told how many scenarios are done, and of how many.
 Progress = Callable[[int, int], None]
@@ -63,8 +63,8 @@ class Entry(msgspec.Struct, frozen=True):
 def record(side: Side, scenarios: Sequence[MetadataScenario], run: Run, folder: Path, progress: Progress) -> None:
     """Record what `side` sees of `scenarios` in `folder`, going on with an unfinished recording of the same `run`.
 
-    Raises UsageError where `folder` is there already, or an unfinished recording is one of another run or is being
-    made by another process; CannotJudge where it cannot be written.
+    Raises UsageError where `folder` is there already, or an unfinished recording is one of another run, damaged, or
+    being made by another process; CannotJudge where it cannot be written.
     """
     if folder.exists():
         raise UsageError(f"{folder} is there already: name another directory, or delete it.")
@@ -73,6 +73,7 @@ def record(side: Side, scenarios: Sequence[MetadataScenario], run: Run, folder: 
         partial.mkdir(parents=True, exist_ok=True)
         with _locked(partial):
             _begin(partial, run)
+            scenarios = _begun_with(partial, scenarios)
             done = _whole_entries(partial)
             with (partial / SCENARIOS).open("ab") as lines, (partial / ARRAYS).open("ab") as arrays:
                 for start in range(done, len(scenarios), BATCH):
@@ -103,6 +104,17 @@ def _begin(partial: Path, run: Run) -> None:
         write_atomically(path, data)
     elif path.read_bytes() != data:
         raise UsageError(f"{partial} is an unfinished recording of another run: delete it, or record elsewhere.")
+
+
+def _begun_with(partial: Path, drawn: Sequence[MetadataScenario]) -> list[MetadataScenario]:
+    """The scenarios that were drawn when it was begun: Hypothesis may draw others once the harness has changed."""
+    path = partial / DRAWN
+    if not path.exists():
+        write_atomically(path, b"\n".join(map(msgspec.json.encode, drawn)))
+    try:
+        return [msgspec.json.decode(line, type=MetadataScenario) for line in path.read_bytes().splitlines()]
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is damaged ({error}): delete {partial}, and record anew.") from error
 
 
 def _whole_entries(partial: Path) -> int:

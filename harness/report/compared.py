@@ -1,7 +1,5 @@
 """A comparison of two sides on the terminal: verdict first, then the first divergence, then the numbers."""
 
-from collections import Counter
-
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -28,8 +26,7 @@ def show_comparison(console: Console, document: ComparisonDocument) -> None:
     if document.errors is not None:
         console.print(_errors(document.errors, document.ratio))
     console.print(_paths(document))
-    reasons = Counter(one.reason for one in document.scenarios if one.verdict == "UNKNOWN")
-    for reason, count in reasons.most_common(5):
+    for reason, count in document.reasons:
         console.print(f"UNKNOWN {count} times: {escape(reason)}", soft_wrap=True, highlight=False)
 
 
@@ -55,7 +52,6 @@ def _errors(errors: tuple[Errors, Errors], ratio: dict[str, float]) -> Table:
 def _paths(document: ComparisonDocument) -> Table:
     """How many scenarios of each code path got which verdict."""
     table = Table("code path", *WORST_FIRST)
-    found = Counter((one.path, one.verdict) for one in document.scenarios)
-    for path in dict.fromkeys(one.path for one in document.scenarios):
-        table.add_row(escape(path), *(str(found[path, verdict] or "") for verdict in WORST_FIRST))
+    for path, counts in document.by_path.items():
+        table.add_row(escape(path), *(str(counts[verdict] or "") for verdict in WORST_FIRST))
     return table

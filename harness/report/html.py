@@ -1,6 +1,5 @@
 """The report that people read in a browser: one file that needs no network, verdict first."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from harness.report.document import (
     ScanDocument,
     StudyDocument,
 )
-from harness.report.judgement import ORDER, Kind, judge
+from harness.report.judgement import GRAVE, ORDER, Kind, judge
 from harness.report.mutation import killers_of, percent, title
 from harness.report.plots import trend_plot
 
@@ -33,8 +32,6 @@ from harness.report.plots import trend_plot
 GRAVITY = ("bad", "unsure", "good")
 #: Lists that are longer than this get a box to filter them by.
 LONG_LIST = 12
-#: Reasons why scenarios could not be judged; what one subject lacks is mostly one thing.
-MOST_REASONS = 5
 
 
 class Verdict(NamedTuple):
@@ -80,9 +77,7 @@ def _environment() -> Environment:
         "LONG_LIST": LONG_LIST,
         "MOST_HUNKS": MOST_HUNKS,
         "WORST_FIRST": WORST_FIRST,
-        "by_path": by_path,
         "error_plot": error_plot,
-        "reasons": reasons,
         "by_kind": by_kind,
         "of_run": of_run,
         "of_scan": of_scan,
@@ -136,7 +131,7 @@ def _run_verdict(run: RunDocument) -> Verdict:
 
 
 def _scan_verdict(scan: ScanDocument) -> Verdict:
-    wrong = [run.name for run in scan.runs if any(one.judgement.kind in ORDER[:2] for one in run.findings)]
+    wrong = [run.name for run in scan.runs if any(one.judgement.kind in GRAVE for one in run.findings)]
     lesser = [run.name for run in scan.runs if run.findings and run.name not in wrong]
     unsure = [run.name for run in scan.runs if run.unknown and not run.findings]
     parts = {"users meet faults in": wrong, "lesser findings only in": lesser, "no verdict on": unsure}
@@ -237,19 +232,6 @@ def along(scan: ScanDocument) -> dict[Kind, list[Row]]:
         kind: [Row(one.finding.fingerprint, scan.states[one.finding.fingerprint]) for one in part]
         for kind, part in by_kind(of_scan(scan)).items()
     }
-
-
-def by_path(found: ComparisonDocument) -> dict[str, Counter[str]]:
-    """How many scenarios of each code path got which verdict."""
-    paths: dict[str, Counter[str]] = {}
-    for one in found.scenarios:
-        paths.setdefault(one.path, Counter())[one.verdict] += 1
-    return paths
-
-
-def reasons(found: ComparisonDocument) -> list[tuple[str, int]]:
-    """Why scenarios could not be judged, the commonest reasons first."""
-    return Counter(one.reason for one in found.scenarios if one.verdict == "UNKNOWN").most_common(MOST_REASONS)
 
 
 def breakable(fingerprint: str) -> Markup:

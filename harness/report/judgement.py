@@ -11,6 +11,8 @@ Kind = Literal["fault", "opt-in", "latent", "harmless", "unjudged"]
 
 #: From what hurts most to what hurts nobody; an unjudged finding is taken seriously.
 ORDER: tuple[Kind, ...] = ("fault", "unjudged", "opt-in", "latent", "harmless")
+#: What users meet by default, or may meet for all that anybody knows.
+GRAVE = ORDER[:2]
 
 
 class Judgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -70,6 +70,18 @@ def test_what_assigns_to_the_wrong_field_is_the_likeliest(folders: tuple[Path, P
     assert blamed(folders, OLDER, newer) == [("Backend.build", 2), ("width", 10)]
 
 
+def test_a_condition_over_what_assigns_to_the_wrong_field_is_as_likely(folders: tuple[Path, Path]) -> None:
+    older = OLDER.replace(
+        "        return self\n",
+        "        if batch.verify:\n            self.seq_lens_cpu_int += 16\n        return self\n",
+    )
+    newer = older.replace("max(batch.seq_lens)", "max(batch.seq_lens_cpu)")
+    guarded = newer.replace("batch.verify:", "batch.verify and not batch.dflash:")
+    assert blamed(folders, newer, older) == [("width", 12)]
+    assert blamed(folders, guarded, older) == [("Backend.build", 2), ("width", 12)]
+    assert blamed(folders, newer.replace("batch.seq_lens_cpu\n", "0\n"), guarded)[0] == ("Backend.build", 2)
+
+
 def test_where_no_changed_line_names_the_field_its_files_come_first(folders: tuple[Path, Path]) -> None:
     other = "def setup(options):\n    return {}\n"
     for folder, text, value in zip(folders, (OLDER, OLDER.replace("return self", "return None")), (1, 2), strict=True):

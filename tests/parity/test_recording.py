@@ -107,6 +107,19 @@ def test_a_recording_that_ends_half_way_goes_on_and_ends_byte_equal(whole: Path,
     assert os.listdir(tmp_path) == ["run"]
 
 
+def test_a_recording_goes_on_with_the_scenarios_that_it_was_begun_with(whole: Path, tmp_path: Path) -> None:
+    def dying(number: int, observed: Observation) -> Observation:
+        if number == 9:
+            raise Killed
+        return plant(number, observed)
+
+    with pytest.raises(Killed):
+        recorded(tmp_path / "run", IdealSide(dying))
+    writing.record(IdealSide(plant), DRAWN[::-1], RECORDED, tmp_path / "run", lambda done, total: None)
+
+    assert contents(tmp_path / "run") == contents(whole)
+
+
 @pytest.mark.parametrize("cut", [1, 5000])
 @pytest.mark.parametrize("name", [SCENARIOS, writing.ARRAYS])
 def test_what_a_kill_has_left_of_a_scenario_is_recorded_again(whole: Path, tmp_path: Path, name: str, cut: int) -> None:
@@ -158,6 +171,15 @@ def test_another_run_does_not_go_on_with_it(tmp_path: Path) -> None:
     (tmp_path / "run.partial" / RUN).write_bytes(msgspec.json.encode(msgspec.structs.replace(RECORDED, seed=1)))
 
     with pytest.raises(UsageError, match="an unfinished recording of another run"):
+        recorded(tmp_path / "run")
+
+
+def test_a_damaged_list_of_scenarios_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "run.partial").mkdir()
+    (tmp_path / "run.partial" / RUN).write_bytes(msgspec.json.encode(RECORDED))
+    (tmp_path / "run.partial" / writing.DRAWN).write_bytes(b'{"pool":')
+
+    with pytest.raises(UsageError, match=r"drawn\.jsonl is damaged \(.*\): delete .*run\.partial, and record anew"):
         recorded(tmp_path / "run")
 
 

@@ -15,7 +15,7 @@ from harness.scenario import GateScenario, MetadataScenario, Request, Scenario, 
 from harness.scenario.capability import missing
 from harness.scenario.observation import BadAccess, Fault, Observation, Seen
 from harness.shadow.overhead import Overhead, measured
-from harness.subject.ascend import gate, linear, reading, releases, verify
+from harness.subject.ascend import gate, linear, masks, reading, releases, verify
 from harness.subject.ascend.batch import Batch, BatchBuilder
 from harness.subject.ascend.forward import Forward
 from harness.subject.ascend.pools import Pools
@@ -71,6 +71,7 @@ class Driver:
         from sglang.srt.hardware_backend.npu.attention import ascend_backend
 
         self.parallel = releases.override_parallel(ascend_backend)
+        masks.make_once(ascend_backend.AscendAttnMaskBuilder)
         self.builder = BatchBuilder(DEVICE)
         self.never_built = releases.never_built()
         self.warm: OrderedDict[Any, Session] = OrderedDict()

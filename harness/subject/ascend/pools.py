@@ -86,15 +86,16 @@ class Pools:
         if self.hybrid:
             _set_free_pages(self.allocator.swa_attn_allocator, pages.swa_page(order), self.device)
         counts = [pages.pages_per_row] + [pages.own] * (scenario.pool.rows - 1)
-        slots = self._slots(sum(counts) * self.page_size)
+        # On the host: on the emulated device, every row is some ten operators of Python.
+        slots = self._slots(sum(counts) * self.page_size).to("cpu", torch.int32)
         row_slots = torch.split(slots, [count * self.page_size for count in counts])
         shared = row_slots[0][: pages.shared * self.page_size]
-        table = torch.zeros_like(self.req_to_token_pool.req_to_token)
+        table = torch.zeros(self.req_to_token_pool.req_to_token.shape, dtype=torch.int32)
         for row, own in enumerate(row_slots, start=1):
             whole = own if row == 1 else torch.cat([shared, own])
-            table[row] = whole[: table.shape[1]].to(torch.int32)
+            table[row] = whole[: table.shape[1]]
         self._verify(table, pages)
-        self.tables[layout] = table
+        self.tables[layout] = table.to(self.device)
         if self.hybrid:
             self.mappings[layout] = self.kv_pool.full_to_swa_index_mapping.clone()
 
@@ -123,7 +124,7 @@ class Pools:
 
     def _verify(self, table: torch.Tensor, pages: PageMap) -> None:
         """Rows must hold what the scenario says, or every expectation would be about another pool."""
-        actual = (table[1:, :: self.page_size] // self.page_size).cpu().numpy()
+        actual = (table[1:, :: self.page_size] // self.page_size).numpy()
         if not np.array_equal(actual, pages.grid(actual.shape[1])):
             raise LayoutError("the allocator handed out other pages than it was given")
 
