@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("--target-model", "folder of Qwen3-8B, for the nightly acceptance run"),
         ("--draft-model", "folder of its DFlash-b16 draft"),
         ("--cuda-run", "the acceptance run of a CUDA server with both, that `harness accept run` has written"),
+        ("--cuda-run-again", "another run of that server along the answers of the first: what noise is in bfloat16"),
         ("--accept-prompts", "the prompts of that run; those that ship"),
     ):
         group.addoption(name, metavar="PATH", type=Path, help=what)

@@ -57,6 +57,9 @@ Fresh = Annotated[
 ]
 First = Annotated[Optional[str], typer.Option("--from", metavar="REL", help="Oldest release; 0.5.15.")]
 Last = Annotated[Optional[str], typer.Option("--to", metavar="REL", help="Newest release; the newest there is.")]
+Jobs = Annotated[
+    Optional[int], typer.Option("--jobs", metavar="N", min=1, help="Releases side by side; one for each core.")
+]
 Through = Annotated[
     Optional[str],
     typer.Option(
@@ -93,9 +96,7 @@ def scan(
     seed: Seed = None,
     fresh: Fresh = False,
     json: JsonFile = None,
-    jobs: Annotated[
-        Optional[int], typer.Option("--jobs", metavar="N", min=1, help="Releases side by side; one for each core.")
-    ] = None,
+    jobs: Jobs = None,
 ) -> None:
     """Run the checks on every release of a range, and show where each finding comes and goes."""
     raise typer.Exit(checking.scan(first, last, group or [], profile, seed, fresh, json, jobs))
@@ -126,7 +127,8 @@ def accept_run(
             "--prompts", metavar="FILE", help="JSONL of GSM8K, MT-bench, HumanEval or input_ids; the shipped."
         ),
     ] = None,
-    count: Annotated[Optional[int], typer.Option("--count", min=1, help="Only the first so many prompts.")] = None,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out the first so many prompts.")] = 0,
+    count: Annotated[Optional[int], typer.Option("--count", min=1, help="Only so many prompts.")] = None,
     template: Annotated[str, typer.Option("--template", help="plain, qwen3, or a text with {prompt} in it.")] = "plain",
     thinking: Annotated[bool, typer.Option("--thinking", help="The template's thinking mode.")] = False,
     new_tokens: Annotated[int, typer.Option("--new-tokens", min=2, help="Longest answer.")] = 512,
@@ -148,7 +150,7 @@ def accept_run(
     from harness.commands import accept as accepting  # the statistics take a second to import
 
     asking = accepting.Asking(
-        prompts, count, template, thinking, new_tokens, concurrency, stride, base, order, patience
+        prompts, skip, count, template, thinking, new_tokens, concurrency, stride, base, order, patience
     )
     raise typer.Exit(accepting.run(server, engine, tiny, sglang, device, asking, algorithm, graphs, out))
 
@@ -162,12 +164,19 @@ def accept_compare(
         Optional[tuple[Path, Path]],
         typer.Option("--aa", metavar="RUN RUN", help="Two runs of one system, from which the noise is measured."),
     ] = None,
+    two_looks: Annotated[
+        bool, typer.Option("--two-looks", help="Declare two looks, of which this is the first: half of the prompts.")
+    ] = False,
+    more: Annotated[
+        Optional[tuple[Path, Path]],
+        typer.Option("--more", metavar="REF CAND", help="The second look: runs of both on as many fresh prompts."),
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Say whether two systems accept the same, and whether their answers are the target's own."""
     from harness.commands import accept as accepting
 
-    raise typer.Exit(accepting.compare(reference, candidate, profile, aa, json))
+    raise typer.Exit(accepting.compare(reference, candidate, profile, aa, two_looks, more, json))
 
 
 @accept.command("scan")
@@ -177,11 +186,16 @@ def accept_scan(
     algorithm: Annotated[
         Optional[list[str]], typer.Option("--algorithm", metavar="NAME", help="DFLASH or EAGLE; both.")
     ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Play every session anew.")] = False,
+    markdown: Annotated[
+        Optional[Path], typer.Option("--markdown", metavar="FILE", help="Write the table for a document.")
+    ] = None,
+    jobs: Jobs = None,
 ) -> None:
     """Show how much of its draft each release accepts, with the same trained models on the same prompts."""
     from harness.commands import accept as accepting
 
-    raise typer.Exit(accepting.scan(first, last, algorithm or []))
+    raise typer.Exit(accepting.scan(first, last, algorithm or [], fresh, jobs, markdown))
 
 
 @app.command()

@@ -409,3 +409,21 @@ def test_a_run_asks_exactly_one(ways: list[str], accept: Accept) -> None:
 
 def test_a_run_that_does_not_exist_is_refused(accept: Accept) -> None:
     assert accept("compare", "a", "b") == (2, "harness: cannot read the run a: No such file or directory.\n")
+
+
+def test_the_second_of_two_looks_is_at_fresh_prompts_and_has_to_be_declared(server: FakeServer, accept: Accept) -> None:
+    for out, skip in (("ref.jsonl", 0), ("more.jsonl", 20)):
+        assert accept(*options(server, out, skip=skip))[0] == 0
+    two = ("ref.jsonl", "ref.jsonl", "--more", "more.jsonl", "more.jsonl")
+
+    status, said = accept("compare", *two, "--two-looks")
+    assert status == 0 and "40 prompts" in said
+    status, said = accept("compare", *two)
+    assert status == 2 and "were to be declared with the first" in said
+
+
+def test_positions_of_replayed_steps_have_tests_of_their_own(server: FakeServer, accept: Accept) -> None:
+    accept(*options(server))
+    _, said = accept("compare", "run.jsonl", "run.jsonl")
+
+    assert "p of a change" in said and "lost, won" in said

@@ -50,7 +50,7 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(server: Launched, prompts: Path, out: Path, base: Path | None = None, concurrency: int = 8) -> Exit:
-    asking = accept.Asking(prompts, None, "plain", False, NEW_TOKENS, concurrency, 24, base, 0, 300)
+    asking = accept.Asking(prompts, 0, None, "plain", False, NEW_TOKENS, concurrency, 24, base, 0, 300)
     return accept.run(server.url, None, False, None, "emulated", asking, "", False, out)
 
 

@@ -60,8 +60,13 @@ def test_every_report_names_what_exists() -> None:
         ({"expressed_by": (Expression(case="gone"),)}, "A1: there is no pinned case gone"),
         ({"expressed_by": (Expression(check="gone", cell=str(CELLS[0])),)}, "A1: there is no check gone"),
         ({"expressed_by": (Expression(check="builds", cell="gone"),)}, "A1: there is no cell gone"),
-        ({"expressed_by": (Expression(check="builds"),)}, "is neither a case nor a check with its cell"),
-        ({"waits_for": (Wait("gone"),)}, "A1: there will be no law gone"),
+        (
+            {"expressed_by": (Expression(check="builds"),)},
+            "is neither a case, nor a check with its cell, nor a cell of the acceptance table",
+        ),
+        ({"expressed_by": (Expression(accepts="gone"),)}, "A1: there is no cell gone of the acceptance table"),
+        ({"expressed_by": (Expression(case="gone", accepts="EAGLE graph"),)}, "is neither a case, nor a check"),
+        ({"waits_for": (Wait("gone"),)}, "A1: there is no law gone"),
         ({"expressed_by": (), "waits_for": ()}, "A1: must be expressed or wait for a law, or else say why not"),
         ({"why_not": "It cannot be."}, "A1: must be expressed or wait for a law, or else say why not"),
         ({"id": "A2"}, "A2 stands 2 times"),
@@ -106,11 +111,12 @@ def test_only_checks_of_sessions_are_named_with_a_server() -> None:
 
 def test_a_report_counts_where_it_stands_first() -> None:
     report = Report("A1", (), ("M",), "a trigger")
-    case, check = Expression(case="one"), Expression(check="builds", cell="two")
+    case, check, accepts = Expression(case="one"), Expression(check="builds", cell="two"), Expression(accepts="three")
     wait = (Wait("session-runs", "graphs"),)
     standings = (
-        replace(report, expressed_by=(check, case), waits_for=wait).standing,
-        replace(report, expressed_by=(check,), waits_for=wait).standing,
+        replace(report, expressed_by=(accepts, check, case), waits_for=wait).standing,
+        replace(report, expressed_by=(accepts, check), waits_for=wait).standing,
+        replace(report, expressed_by=(accepts,), waits_for=wait).standing,
         replace(report, waits_for=wait).standing,
         replace(report, why_not="It cannot be.").standing,
     )

@@ -256,6 +256,15 @@ def test_a_token_after_the_other_is_all_at_once(model: Path) -> None:
     assert got.gaps == pytest.approx([one.gaps[0] for one in again], rel=1e-9)
 
 
+def test_a_model_that_is_made_to_follow_a_text_says_what_it_would_have_generated(model: Path) -> None:
+    given, other = (3, 1, 4), (2, 2, 0, 1)
+    got = Transformer(model).forced(given, other)
+    alone = [Transformer(model).greedy((*given, *other[:place]), 1) for place in range(4)]
+
+    assert got.tokens == tuple(one.tokens[0] for one in alone)
+    assert got.gaps == pytest.approx([one.gaps[0] for one in alone])
+
+
 def test_of_equal_logits_the_first_token_wins(model: Path, tmp_path: Path) -> None:
     weights = {name: np.zeros_like(value, dtype=np.float32) for name, value in Checkpoint(model).weights.items()}
     save_file(weights, tmp_path / "model.safetensors")

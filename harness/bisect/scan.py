@@ -4,7 +4,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.bisect.kept_runs import keep, kept
 from harness.campaign.run import Plan, Run, no_subject, run
@@ -13,11 +13,21 @@ from harness.subject.template import die_with_parent
 
 #: Told which release is at what stage, and how far; from several threads.
 ScanProgress = Callable[[str, str, int, int], None]
+Made = TypeVar("Made")
 
 
 def cores() -> int:
     """The cores that this process may run on, which are fewer than the machine's under `taskset` or in a container."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def side_by_side(sources: Sequence[Source], make: Callable[[Source], Made], workers: int | None = None) -> list[Made]:
+    """What `make` makes of every source, in their order, for `workers` at once; one for each core where it is None.
+
+    `make` is called in a thread, so the work has to be another process's.
+    """
+    with ThreadPoolExecutor(workers or cores()) as threads:
+        return list(threads.map(make, sources))
 
 
 def scan(
@@ -39,8 +49,7 @@ def scan(
         keep(source, plan, new)
         return new
 
-    with ThreadPoolExecutor(workers or cores()) as threads:
-        return list(threads.map(made, sources))
+    return side_by_side(sources, made, workers)
 
 
 def _watch(source: Source, plan: Plan, progress: ScanProgress) -> Run:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from harness.errors import CannotJudge, HarnessError, UsageError
 from harness.parity import acceptance_file as runs
-from harness.parity.acceptance_run import Ended, Header, Reply, Run, Scored, Step, System
+from harness.parity.acceptance_run import STEP_TOKENS, Ended, Header, Reply, Run, Scored, Step, System
 from harness.subject.server.api import Counts, Server, ServerGone, ServerInfo
 
 Tokens = tuple[int, ...]
@@ -20,8 +20,6 @@ Asked = TypeVar("Asked")
 Answered = TypeVar("Answered", Reply, Scored, Step)
 #: Told of a stage, how far it is, and of how much.
 Progress = Callable[[str, int, int], None]
-#: The first token comes from the prefill, the second from the one verify of a replayed step.
-STEP_TOKENS = 2
 
 
 def system_of(info: ServerInfo, where: str, device: str | None) -> System:

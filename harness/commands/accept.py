@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
 from rich.console import Console
 
 import harness
+from harness.bisect.accept_scan import scan as scan_releases
 from harness.campaign import accept_tiny as tiny
 from harness.campaign.accept_run import AcceptRun, begun, require_speculation, system_of
 from harness.commands.console import output
@@ -17,8 +19,17 @@ from harness.files import write_atomically
 from harness.parity import acceptance_file as runs
 from harness.parity.acceptance_comparison import compare as compare_runs
 from harness.parity.acceptance_prompts import SHIPPED, Prompt, prompts_digest, read_prompts, template_text
-from harness.parity.acceptance_run import SCHEMA, Header, Setting, require_same_setting, require_whole
-from harness.report.acceptance import show_accept_run, show_comparison, show_scan
+from harness.parity.acceptance_run import (
+    SCHEMA,
+    Header,
+    Setting,
+    Step,
+    assembled,
+    require_same_setting,
+    require_whole,
+)
+from harness.report.acceptance import show_accept_run, show_comparison
+from harness.report.acceptance_scan import scan_markdown, show_scan
 from harness.report.document import encode
 from harness.report.progress import Bars
 from harness.subject import wheels
@@ -33,6 +44,7 @@ class Asking(NamedTuple):
     """What is asked of a server, by the options of `harness accept run`."""
 
     prompts: Path | None
+    skip: int
     most: int | None
     template: str
     thinking: bool
@@ -62,7 +74,7 @@ def run(
         return _run_server(server, device, asking, out)
     if engine is not None:
         return _run_engine(engine, spec, device or "emulated", asking, out)
-    return _run_tiny(spec, algorithm, graphs, out)
+    return _run_tiny(spec, algorithm, graphs, asking, out)
 
 
 def _run_server(url: str, device: str | None, asking: Asking, out: Path) -> Exit:
@@ -92,7 +104,7 @@ def _ask(url: str, where: str, device: str | None, asking: Asking, out: Path, ba
         info = server.info()
         algorithm, draft_tokens = require_speculation(info, where, asking.concurrency)
         template = template_text(asking.template, asking.thinking)
-        prompts = _tokens(server, template, read_prompts(asking.prompts or SHIPPED, asking.most))
+        prompts = _tokens(server, template, read_prompts(asking.prompts or SHIPPED, asking.most, asking.skip))
         setting = Setting(
             prompts_digest(prompts),
             len(prompts),
@@ -117,41 +129,73 @@ def _ask(url: str, where: str, device: str | None, asking: Asking, out: Path, ba
     show_accept_run(output(), runs.read(out))
 
 
-def _run_tiny(spec: str | None, algorithm: str, graphs: bool, out: Path) -> Exit:
+def _run_tiny(spec: str | None, algorithm: str, graphs: bool, asking: Asking, out: Path) -> Exit:
     """Have the trained pair answered by the release's own scheduler on the emulated NPU."""
     if out.exists():
         raise UsageError(f"{out} is there already: name another file, or delete it.")
+    drafted = tiny.drafted(algorithm)
+    base = runs.read(asking.base) if asking.base else None
+    if base is not None:
+        require_whole(base)
+        require_same_setting(base.header.setting, base.path, tiny.setting(drafted), out)
     with Bars(Console(stderr=True)) as bars:
         source = resolve(spec, bars.note)
         with Supervisor(source) as supervisor:
-            played = tiny.play(supervisor, tiny.drafted(algorithm), "graph" if graphs else "eager")
+            played = tiny.play(supervisor, drafted, "graph" if graphs else "eager")
+            header = replace(played.header, base=base.digest if base else "", stride=asking.stride)
+            run = assembled(out, header, tiny.records(played))
+            steps: tuple[Step, ...] = ()
+            if asking.stride and not played.error:
+                bars.note(f"sglang {source.release}: replaying a step after every {asking.stride} tokens")
+                steps = tiny.replayed(supervisor, played, base or run, asking.stride)
     for said in (played.refusal, played.error):
         if said:
             bars.note(f"sglang {source.release}: {said}")
-    runs.write(out, played.header, played.records)
+    runs.write(out, header, [*tiny.records(played), *steps])
     show_accept_run(output(), runs.read(out))
     return Exit.UNKNOWN if played.error else Exit.PASSED
 
 
 def compare(
-    reference: Path, candidate: Path, profile: str, aa: tuple[Path, Path] | None, json_file: Path | None
+    reference: Path,
+    candidate: Path,
+    profile: str,
+    aa: tuple[Path, Path] | None,
+    two_looks: bool,
+    more: tuple[Path, Path] | None,
+    json_file: Path | None,
 ) -> Exit:
     """Compare two runs, show the ladder, and write the JSON document asked for."""
-    pair = (runs.read(aa[0]), runs.read(aa[1])) if aa else None
-    found = compare_runs(runs.read(reference), runs.read(candidate), profile, pair)
+    pair, fresh = ((runs.read(both[0]), runs.read(both[1])) if both else None for both in (aa, more))
+    found = compare_runs(runs.read(reference), runs.read(candidate), profile, pair, two_looks, fresh)
     show_comparison(output(), found)
     if json_file is not None:
         write_atomically(json_file, encode(found))
     return found.verdict.exit_status
 
 
-def scan(first: str | None, last: str | None, algorithms: Sequence[str]) -> Exit:
-    """Compare what each release from `first` to `last` accepts of the trained drafts with what plain torch does."""
+def scan(
+    first: str | None,
+    last: str | None,
+    algorithms: Sequence[str],
+    fresh: bool,
+    jobs: int | None,
+    markdown_file: Path | None,
+) -> Exit:
+    """Compare what each release from `first` to `last` accepts of the trained drafts with what plain torch does.
+
+    `jobs` releases are asked side by side, as many as there are cores where it is None. What an earlier scan has played
+    is taken from the cache, unless everything is to be `fresh`.
+    """
     asked = [tiny.drafted(algorithm) for algorithm in algorithms] or list(tiny.DRAFTED)
     with Bars(Console(stderr=True)) as bars:
         sources = [resolve(release, bars.note) for release in wheels.releases_between(first, last, bars.note)]
-        found = tiny.scan(sources, asked, bars.note)
+        found = scan_releases(
+            sources, asked, lambda release, *rest: bars.advance(f"sglang {release}", *rest), jobs, fresh
+        )
     show_scan(output(), found)
+    if markdown_file is not None:
+        write_atomically(markdown_file, scan_markdown(found).encode())
     statuses = {one.exit_status for one in found}
     return next((status for status in (Exit.FINDINGS, Exit.UNKNOWN) if status in statuses), Exit.PASSED)
 

@@ -24,7 +24,8 @@ Computed by `python -m harness.inventory` from `cases/catalogue.json`; do not ed
 {cases} different pinned cases are named below. Of the reports that are expressed, {also} wait for a law, too: their
 trigger is run today, and something of it is not.
 
-What waits names the law that will see it, and where that is there already (`session-…`), what sessions do not draw yet.
+What waits names the law that sees it, and what is not drawn for it yet. The acceptance table is `harness accept scan`;
+what it is said to show is a fault of a release, or was planted (`tests/test_accept_faults.py`).
 
 | id | threads | kinds | about | expressed by, or why not |
 |---|---|---|---|---|
@@ -66,6 +67,8 @@ def _row(report: Report) -> str:
 def _shown(one: Expression) -> str:
     if one.case:
         return f"[{one.case}](../cases/regressions/{one.case}.json)"
+    if one.accepts:
+        return f"`harness accept scan`, {one.accepts}"
     return f"`{one.check}` on drawn `{one.cell}`"
 
 

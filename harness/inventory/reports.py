@@ -1,18 +1,21 @@
 """The public reports of `cases/catalogue.json`: what can be run for each, what it waits for, or why there is nothing.
 
-A report is expressed by a pinned case, or by a check on what is drawn for a cell of the strategies or for a server of
-the sessions. What these do not draw waits: for the law that will see it, or for what the law is held to.
+A report is expressed by a pinned case, by a check on what is drawn for a cell of the strategies or for a server of the
+sessions, or by a cell of the acceptance table. What these do not draw waits: for what the law that sees it is held to.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from harness.checks.registry import CHECKS
 from harness.errors import UsageError
+from harness.models.store import TRAINED
 from harness.scenario.case import Case
+from harness.scenario.metadata import Executor
 from harness.scenario.pinned import FOLDER
 from harness.scenario.session_strategies import servers
 from harness.scenario.strategies import cells
@@ -34,22 +37,27 @@ KINDS: dict[Kind, str] = {
     "X": "across ranks or processes",
     "T": "range of an integer type",
 }
-#: The laws that are still to come, by what they will be called: checks of the rule of acceptance given fixed logits,
-#: and a check of what each release accepts, which `harness accept scan` shows as a table.
-LAWS = ("acceptance-table",)
 #: Where a report stands, from what can be run today to what cannot be.
-STANDINGS = ("a pinned case", "a check on what is drawn", "waits for a law", "cannot be expressed")
+STANDINGS = (
+    "a pinned case",
+    "a check on what is drawn",
+    "the acceptance table",
+    "waits for a law",
+    "cannot be expressed",
+)
 
 
 class Expression(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What can be run: the pinned `case`, or `check` on what is drawn for `cell`.
+    """What can be run: the pinned `case`, `check` on what is drawn for `cell`, or `accepts` of the acceptance table.
 
-    A cell of the metadata is "EAGLE draft_decode graph mha", and one of the sessions "session EAGLE graph mha".
+    A cell of the metadata is "EAGLE draft_decode graph mha", and one of the sessions "session EAGLE graph mha"; one of
+    `harness accept scan` is "EAGLE graph".
     """
 
     case: str = ""
     check: str = ""
     cell: str = ""
+    accepts: str = ""
 
 
 class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -78,8 +86,8 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @property
     def standing(self) -> str:
         """The first of `STANDINGS` that holds."""
-        pinned = any(one.case for one in self.expressed_by)
-        return STANDINGS[[pinned, bool(self.expressed_by), bool(self.waits_for), True].index(True)]
+        means = (any(one.case for one in self.expressed_by), any(one.check for one in self.expressed_by))
+        return STANDINGS[[*means, bool(self.expressed_by), bool(self.waits_for), True].index(True)]
 
 
 def reports(path: Path = FILE) -> tuple[Report, ...]:
@@ -108,13 +116,15 @@ def _of_one(report: Report, pinned: Mapping[str, Case]) -> list[str]:
     )
     for one in report.expressed_by:
         found += _of_expression(one, report.threads, pinned)
-    found += [f"there will be no law {one.law}" for one in report.waits_for if one.law not in (*LAWS, *CHECKS)]
+    found += [f"there is no law {one.law}" for one in report.waits_for if one.law not in CHECKS]
     return [f"{report.id}: {sentence}" for sentence in found]
 
 
 def _of_expression(one: Expression, threads: Collection[str], pinned: Mapping[str, Case]) -> list[str]:
-    if bool(one.case) == bool(one.check and one.cell):
-        return [f"{one} is neither a case nor a check with its cell"]
+    if sum(map(bool, (one.case, one.check and one.cell, one.accepts))) != 1:
+        return [f"{one} is neither a case, nor a check with its cell, nor a cell of the acceptance table"]
+    if one.accepts:
+        return [] if one.accepts in accept_cells() else [f"there is no cell {one.accepts} of the acceptance table"]
     if one.case and one.case not in pinned:
         return [f"there is no pinned case {one.case}"]
     if one.case:
@@ -123,6 +133,12 @@ def _of_expression(one: Expression, threads: Collection[str], pinned: Mapping[st
         return [f"the sentinel {one.case} names other reports: {', '.join(case.reports)}"] if strange else []
     found = [] if one.check in CHECKS else [f"there is no check {one.check}"]
     return found + ([] if one.cell in cell_names() else [f"there is no cell {one.cell}"])
+
+
+def accept_cells() -> set[str]:
+    """The cells that `harness accept scan` has of each release: an algorithm that has a trained draft, an executor."""
+    trained = (path.name.partition(".")[0] for path in TRAINED.glob("*.accept.jsonl"))
+    return {f"{algorithm} {executor}" for algorithm, executor in product(trained, get_args(Executor))}
 
 
 def cell_names() -> set[str]:

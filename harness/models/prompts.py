@@ -20,7 +20,9 @@ def texts() -> tuple[tuple[int, ...], ...]:
 
 
 def prompt(visit: Visit, number: int) -> list[int]:
-    """The tokens of the visit with this number: its text, and where that ends the next ones."""
+    """The tokens of the visit with this number: those given, or its text, and where that ends the next ones."""
+    if visit.given:
+        return list(visit.given)
     known = texts()
     first = visit.text % len(known)
     text = chain.from_iterable((*known[first:], *known[:first]))

@@ -55,11 +55,16 @@ class Accepted(NamedTuple):
 
 def hazards(histogram: Counts) -> Floats:
     """Accepted by reached at each position; over the last axis of `histogram`. NaN where nothing reached."""
-    # reached[..., j] counts verifies that accepted at least j drafts.
-    reached = np.flip(np.flip(histogram, -1).cumsum(-1), -1)
+    got = reached(histogram)
     with np.errstate(invalid="ignore"):
-        part: Floats = reached[..., 1:] / reached[..., :-1]
+        part: Floats = got[..., 1:] / got[..., :-1]
     return part
+
+
+def reached(histogram: Counts) -> Counts:
+    """How many verifies accepted at least j drafts, for j from 0 on; over the last axis of `histogram`."""
+    counted: Counts = np.flip(np.flip(histogram, -1).cumsum(-1), -1)
+    return counted
 
 
 def of_replies(replies: Mapping[int, Reply], numbers: Sequence[int], draft_tokens: int) -> Accepted:

@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 import msgspec
 
+from harness.errors import UsageError
 from harness.parity.acceptance_margins import margins
 from harness.parity.acceptance_run import Run, Scored, System
 from harness.parity.acceptance_verdict import Verdict
@@ -84,7 +85,8 @@ def exactness(reference: Run, candidate: Run, aa: tuple[Run, Run] | None) -> Exa
 def near_tie(reference: System, candidate: System, aa: tuple[Run, Run] | None) -> Bound | None:
     """How near two tokens are that numerics may exchange: as two runs of one system show, else as was measured before.
 
-    None where neither is there: then a token that differs is not judged.
+    None where neither is there: then a token that differs is not judged. Raises UsageError for two runs that were not
+    scored along the same answers.
     """
     if aa is not None and (noise := _noise(*aa)) is not None:
         factor = margins().noise_factor.value
@@ -100,7 +102,12 @@ def near_tie(reference: System, candidate: System, aa: tuple[Run, Run] | None) -
 
 
 def _noise(first: Run, second: Run) -> float | None:
-    """The largest difference of a gap, of which one is negative where the choices differ."""
+    """The largest difference of a gap, of which one is negative where the choices differ; None without any score."""
+    if first.texts and second.texts and first.base_digest != second.base_digest:
+        raise UsageError(
+            f"{first.path} and {second.path} were scored along other answers, so their gaps are no noise: run the "
+            f"second with --base {first.path}."
+        )
     differences = [
         abs(mine - theirs) if choice == other else mine + theirs
         for number, one in first.texts.items()

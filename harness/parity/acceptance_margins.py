@@ -33,11 +33,15 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Margins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file. `near_tie` has, by `device/dtype`, the gap in nats below which either of two tokens is right."""
+    """The file. `near_tie` has, by `device/dtype`, the gap in nats below which either of two tokens is right.
+
+    `allowance` is the part of the acceptance length that the numerics of one side alone may cost.
+    """
 
     profiles: Mapping[str, Mapping[Design, Margin]]
     least_prompts: Number
     noise_factor: Number
+    allowance: Number
     near_tie: Mapping[str, Number]
 
 

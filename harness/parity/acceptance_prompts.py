@@ -34,8 +34,8 @@ class _Line(msgspec.Struct, frozen=True):
 Prompt = str | tuple[int, ...]
 
 
-def read_prompts(path: Path, count: int | None) -> tuple[Prompt, ...]:
-    """The first `count` prompts of a file, or all: texts, or tokens.
+def read_prompts(path: Path, count: int | None, skip: int = 0) -> tuple[Prompt, ...]:
+    """The first `count` prompts of a file behind those to `skip`, or all: texts, or tokens.
 
     Raises UsageError, with the line, for a file that is missing, empty, too short, or holds something else.
     """
@@ -44,9 +44,11 @@ def read_prompts(path: Path, count: int | None) -> tuple[Prompt, ...]:
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the prompts {path}: {getattr(error, 'strerror', None) or error}.") from error
     prompts = tuple(_prompt(path, place, line) for place, line in enumerate(lines, 1) if line.strip())
-    if len(prompts) < (count or 1):
-        raise UsageError(f"{path} has {len(prompts)} prompts, and {count or 1} are asked for.")
-    return prompts[:count]
+    asked = prompts[skip:][:count]
+    if len(asked) < (count or 1):
+        behind = f" behind the first {skip}" if skip else ""
+        raise UsageError(f"{path} has {len(prompts)} prompts, and {count or 1}{behind} are asked for.")
+    return asked
 
 
 def _prompt(path: Path, place: int, line: str) -> Prompt:

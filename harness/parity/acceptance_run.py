@@ -10,6 +10,8 @@ import msgspec
 from harness.errors import CannotJudge, UsageError
 
 SCHEMA = 1
+#: The first token comes from the prefill, the second from the one verify of a replayed step.
+STEP_TOKENS = 2
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

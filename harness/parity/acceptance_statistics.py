@@ -18,6 +18,16 @@ SEED = 0
 EQUIVALENCE, CERTAIN = 0.90, 0.98
 
 
+class Levels(NamedTuple):
+    """Two-sided levels of the interval that shows equivalence, and of the one whose ends are bounds."""
+
+    equivalence: float = EQUIVALENCE
+    certain: float = CERTAIN
+
+
+ONE_LOOK = Levels()
+
+
 class Interval(NamedTuple):
     """Low and high end."""
 
@@ -28,8 +38,9 @@ class Interval(NamedTuple):
 class Difference(msgspec.Struct, frozen=True):
     """By how much the candidate's acceptance length differs, as a part of the reference's.
 
-    `interval` is the 90 % confidence interval; `certain` has the one-sided 99 % bounds as its ends. `spread` is the
-    standard deviation of what one prompt contributes, so the standard error is spread / sqrt(prompts).
+    `interval` is the 90 % confidence interval; `certain` has the one-sided 99 % bounds as its ends; where there are two
+    looks, both have the levels of the look. `spread` is the standard deviation of what one prompt contributes, so the
+    standard error is spread / sqrt(prompts).
     """
 
     estimate: float
@@ -56,7 +67,9 @@ def contributions(candidate: Accepted, reference: Accepted) -> Floats:
     return (candidate.length / reference.length) * (one(candidate) - one(reference))
 
 
-def difference(candidate: Accepted, reference: Accepted, resamples: int = RESAMPLES) -> Difference:
+def difference(
+    candidate: Accepted, reference: Accepted, resamples: int = RESAMPLES, levels: Levels = ONE_LOOK
+) -> Difference:
     """The relative difference with BCa bootstrap intervals over prompts, which are paired, from a fixed seed."""
     sides = (candidate.tokens, candidate.verifies, reference.tokens, reference.verifies)
     data = tuple(side.astype(np.float64) for side in sides)
@@ -69,7 +82,7 @@ def difference(candidate: Accepted, reference: Accepted, resamples: int = RESAMP
         return Difference(estimate, point, point, spread, prompts)
     ends = []
     drawn = None
-    for level in (EQUIVALENCE, CERTAIN):
+    for level in levels:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", stats.DegenerateDataWarning)
             drawn = stats.bootstrap(
@@ -102,6 +115,15 @@ def equivalence_p(found: Difference, contributed: Floats, margin: float) -> floa
         return float(abs(found.estimate) >= margin)
     moved = contributed + found.estimate
     return float(ttost_paired(moved, np.zeros_like(moved), -margin, margin)[0])
+
+
+def change_p(found: Difference, contributed: Floats, allowance: float) -> float:
+    """The one-sided p-value of a t-test that more has changed, in its own direction, than `allowance` accounts for."""
+    beyond = abs(found.estimate) - allowance
+    if not found.spread:
+        return float(beyond <= 0)
+    tested = stats.ttest_1samp(contributed + beyond, 0.0, alternative="greater")
+    return float(tested.pvalue)
 
 
 def drop_p(candidate: Accepted, reference: Accepted, resamples: int = RESAMPLES) -> float:

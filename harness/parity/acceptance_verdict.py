@@ -32,24 +32,31 @@ class Verdict(Enum):
         return {Verdict.EQUIVALENT: Exit.PASSED, Verdict.INCONCLUSIVE: Exit.UNKNOWN}.get(self, Exit.FINDINGS)
 
 
-def verdict(found: Difference, margin: float, least_prompts: int) -> Verdict:
+#: What says that something is not as it was.
+CHANGED = (Verdict.REGRESSED, Verdict.IMPROVED)
+
+
+def verdict(found: Difference, margin: float, allowance: float, least_prompts: int) -> Verdict:
     """EQUIVALENT: the 90 % interval lies inside the margin on both sides.
 
-    REGRESSED: the one-sided 99 % bound is below zero and the interval goes beyond the margin; IMPROVED: the mirror
-    image, which is as suspicious. Everything else, and too few prompts for an interval, is INCONCLUSIVE.
+    REGRESSED: the one-sided 99 % bound is below what numerics alone may cost (`allowance`), and the interval goes
+    beyond the margin; IMPROVED: the mirror image, which is as suspicious. Everything else, and too few prompts for an
+    interval, is INCONCLUSIVE.
     """
     if found.prompts < least_prompts:
         return Verdict.INCONCLUSIVE
     if -margin < found.interval.low and found.interval.high < margin:
         return Verdict.EQUIVALENT
-    if found.certain.high < 0 and found.interval.low <= -margin:
+    if found.certain.high < -allowance and found.interval.low <= -margin:
         return Verdict.REGRESSED
-    if found.certain.low > 0 and found.interval.high >= margin:
+    if found.certain.low > allowance and found.interval.high >= margin:
         return Verdict.IMPROVED
     return Verdict.INCONCLUSIVE
 
 
-def prompts_to_decide(found: Difference, margin: float, least_prompts: int, truth: float) -> int | None:
+def prompts_to_decide(
+    found: Difference, margin: float, allowance: float, least_prompts: int, truth: float
+) -> int | None:
     """How many prompts would decide with a power of 90 % if `truth` were the difference; None: no number would."""
     distance = abs(truth)
     if distance < margin:
@@ -57,7 +64,7 @@ def prompts_to_decide(found: Difference, margin: float, least_prompts: int, trut
         power = _TO_POWER if distance > margin / 4 else float(norm.ppf(0.95))
         needed = ((_TO_END + power) * found.spread / (margin - distance)) ** 2
     else:
-        needed = ((_TO_BOUND + _TO_POWER) * found.spread / distance) ** 2
+        needed = ((_TO_BOUND + _TO_POWER) * found.spread / (distance - allowance)) ** 2
     if needed > MOST_PROMPTS:
         return None
     return max(math.ceil(needed), least_prompts, found.prompts + 1)
@@ -72,12 +79,12 @@ class Power(msgspec.Struct, frozen=True):
     regressed: float
 
 
-def power(spread: float, margin: float, prompts: int, drop: float) -> Power:
-    """The power of the rule at the spread of a prompt's contribution."""
+def power(spread: float, margin: float, allowance: float, prompts: int, drop: float) -> Power:
+    """The power of the rule, at one look, at the spread of a prompt's contribution."""
     error = spread / math.sqrt(prompts)
     if not error:
         return Power(drop, prompts, float(drop < margin), float(drop >= margin))
     inside = margin - _TO_END * error
     equivalent = max(0.0, float(norm.cdf((inside + drop) / error) - norm.cdf((-inside + drop) / error)))
-    regressed = float(norm.cdf((min(-_TO_BOUND * error, -margin + _TO_END * error) + drop) / error))
+    regressed = float(norm.cdf((min(-allowance - _TO_BOUND * error, -margin + _TO_END * error) + drop) / error))
     return Power(drop, prompts, equivalent, regressed)

@@ -36,24 +36,25 @@ class Transformer:
 
     def greedy(self, prompt: tuple[int, ...], count: int) -> Greedy:
         """The `count` tokens that follow `prompt`; of equal logits the first token wins."""
-        tokens, gaps = [], []
-        for logits in self.logits(prompt, count):
-            second, first = np.partition(logits, -2)[-2:]
-            tokens.append(int(np.argmax(logits)))
-            gaps.append(float(first - second))
-        return Greedy(tuple(tokens), tuple(gaps))
+        return _best(np.array(list(self.logits(prompt, count))))
+
+    def forced(self, prompt: tuple[int, ...], tokens: tuple[int, ...]) -> Greedy:
+        """What the model would have generated in the place of each of `tokens`, which it is made to follow."""
+        cache = [self.attention.nothing] * int(self.checkpoint.config["num_hidden_layers"])
+        hidden = self._hidden([*prompt, *tokens[:-1]], cache)
+        return _best(self._logits(hidden[len(prompt) - 1 :]))
 
     def logits(self, prompt: tuple[int, ...], count: int) -> Iterator[Values]:
         """The logits of each of the `count` tokens that follow `prompt`, of shape (vocabulary,)."""
         cache = [self.attention.nothing] * int(self.checkpoint.config["num_hidden_layers"])
         following = list(prompt)
         for _ in range(count):
-            logits = self._forward(following, cache)
+            (logits,) = self._logits(self._hidden(following, cache)[-1:])
             yield logits
             following = [int(np.argmax(logits))]
 
-    def _forward(self, tokens: list[int], cache: list[tuple[Values, Values]]) -> Values:
-        """Logits after the last of `tokens`, whose keys and values are added to `cache`."""
+    def _hidden(self, tokens: list[int], cache: list[tuple[Values, Values]]) -> Values:
+        """The last layer's output for each of `tokens`, whose keys and values are added to `cache`."""
         model = self.checkpoint
         hidden = model.weights["model.embed_tokens.weight"][tokens]
         for layer in range(len(cache)):
@@ -65,10 +66,19 @@ class Transformer:
             gate = model.project(normed, f"{name}mlp.gate_proj")
             up = model.project(normed, f"{name}mlp.up_proj")
             hidden = hidden + model.project(gate / (1 + np.exp(-gate)) * up, f"{name}mlp.down_proj")
-        last = model.norm(hidden[-1:], "model.norm")[0]
-        head = "model.embed_tokens.weight" if model.config["tie_word_embeddings"] else "lm_head.weight"
-        logits: Values = model.weights[head] @ last
-        return logits
+        return hidden
+
+    def _logits(self, hidden: Values) -> Values:
+        """The logits behind each row of `hidden`, of shape (rows, vocabulary)."""
+        model = self.checkpoint
+        head = "model.embed_tokens" if model.config["tie_word_embeddings"] else "lm_head"
+        return model.project(model.norm(hidden, "model.norm"), head)
+
+
+def _best(logits: Values) -> Greedy:
+    """The best token of each row, and its lead over the next best."""
+    second, first = np.partition(logits, -2, axis=-1)[:, -2:].T
+    return Greedy(tuple(logits.argmax(axis=-1).tolist()), tuple((first - second).tolist()))
 
 
 @lru_cache(maxsize=4)
@@ -80,3 +90,9 @@ def _model(folder: Path) -> Transformer:
 def greedy(folder: Path, prompt: tuple[int, ...], count: int) -> Greedy:
     """What the model in `folder` generates after `prompt`."""
     return _model(folder).greedy(prompt, count)
+
+
+@lru_cache(maxsize=4096)
+def forced(folder: Path, prompt: tuple[int, ...], tokens: tuple[int, ...]) -> Greedy:
+    """What the model in `folder` would have generated in the place of each of `tokens`, which follow `prompt`."""
+    return _model(folder).forced(prompt, tokens)

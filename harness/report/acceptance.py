@@ -1,12 +1,9 @@
-"""Acceptance in a terminal: a run, two runs side by side, and a table of releases."""
-
-from collections.abc import Sequence
+"""Acceptance in a terminal: a run, and two runs side by side."""
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.campaign.accept_tiny import Cell
 from harness.parity.acceptance_comparison import Comparison, Rung, Side
 from harness.parity.acceptance_counts import of_replies
 from harness.parity.acceptance_run import Header, Run
@@ -18,25 +15,25 @@ LENGTH = "Lengths are tokens of a verify, bonus included: a ratio of sums, and i
 def show_accept_run(console: Console, run: Run) -> None:
     """What a run has, in two lines, and why it ended where it is not whole."""
     verified = [number for number, reply in run.replies.items() if reply.verifies]
-    _say(console, f"{run.path}: {_system(run.header)}")
+    say(console, f"{run.path}: {_system(run.header)}")
     length = "no verifies"
     if verified:
         accepted = of_replies(run.replies, verified, run.header.setting.draft_tokens)
         length = f"{accepted.length:.3f} ({accepted.per_request:.3f}) over {accepted.verifies.sum()} verifies"
     count = run.header.setting.count
     scored = len(run.own) + len(run.base)
-    _say(console, f"{len(run.replies)} of {count} prompts, {length}, {len(run.steps)} replayed steps, {scored} scored.")
+    say(console, f"{len(run.replies)} of {count} prompts, {length}, {len(run.steps)} replayed steps, {scored} scored.")
     if len(run.replies) < count and run.ended:
-        _say(console, f"It ended: {run.ended[-1]}")
-    _say(console, LENGTH)
+        say(console, f"It ended: {run.ended[-1]}")
+    say(console, LENGTH)
 
 
 def show_comparison(console: Console, found: Comparison) -> None:
     """The ladder, rung by rung, the acceptance by position, and the verdict with its reason."""
     setting = found.reference.setting
-    _say(console, f"reference: {_system(found.reference)}")
-    _say(console, f"candidate: {_system(found.candidate)}")
-    _say(
+    say(console, f"reference: {_system(found.reference)}")
+    say(console, f"candidate: {_system(found.candidate)}")
+    say(
         console,
         f"{setting.count} prompts, {setting.concurrency} at once, {setting.new_tokens} tokens, {setting.algorithm} of "
         f"{setting.draft_tokens}, thinking {'on' if setting.thinking else 'off'}",
@@ -48,7 +45,7 @@ def show_comparison(console: Console, found: Comparison) -> None:
             "prompts",
             "reference",
             "candidate",
-            "difference, 90 %",
+            "difference" if found.look else "difference, 90 %",
             "margin",
             "p same",
             "p less",
@@ -58,40 +55,30 @@ def show_comparison(console: Console, found: Comparison) -> None:
         for rung in found.rungs:
             table.add_row(*_rung(rung))
         console.print(table)
-        _say(console, LENGTH)
+        say(console, LENGTH)
         _show_positions(console, found.rungs[0])
     for rung in found.rungs:
         if rung.verdict is Verdict.INCONCLUSIVE:
-            _say(console, f"{rung.design}: {_what_decides(rung)}")
+            say(console, f"{rung.design}: {_what_decides(rung)}")
+    if found.look == 1 and found.verdict is Verdict.INCONCLUSIVE:
+        count = setting.count
+        say(
+            console,
+            f"The second look is due: record both with --skip {count} --count {count}, and compare again with "
+            "--two-looks --more REF CAND.",
+        )
     for why in found.left_out:
-        _say(console, f"not compared, {why}")
-    console.print(f"verdict: {_coloured(found.verdict)}")
+        say(console, f"not compared, {why}")
+    console.print(f"verdict: {coloured(found.verdict)}")
     if found.verdict is Verdict.IMPROVED:
-        _say(
+        say(
             console,
             "More than the reference is as suspicious as less: find out what changed before it is the reference.",
         )
 
 
-def show_scan(console: Console, cells: Sequence[Cell]) -> None:
-    """One row per release, one column per algorithm and executor; refusals, errors and wrong tokens in words below."""
-    columns = list(dict.fromkeys((cell.algorithm, cell.executor) for cell in cells))
-    table = Table("sglang", *(" ".join(column) for column in columns))
-    releases = list(dict.fromkeys(cell.run.header.system.release for cell in cells))
-    for release in releases:
-        own = {(one.algorithm, one.executor): one for one in cells if one.run.header.system.release == release}
-        table.add_row(escape(release), *(_cell(own[column]) if column in own else "" for column in columns))
-    console.print(table)
-    _say(console, "Tokens of a verify, bonus included (ratio of sums), beside those of plain torch.")
-    for cell in cells:
-        told = [f"{cell.exactness.told[0]}"] if cell.exactness.wrong else []
-        refused = [f"refuses: {cell.refusal}"] if cell.refusal else []
-        ended = [f"ends: {cell.error}"] if cell.error else []
-        for words in (*refused, *told, *ended):
-            _say(console, f"{cell.run.path} {words}")
-
-
-def _say(console: Console, words: str) -> None:
+def say(console: Console, words: str) -> None:
+    """A line as it is."""
     console.print(escape(words), highlight=False, soft_wrap=True)
 
 
@@ -107,13 +94,13 @@ def _system(header: Header) -> str:
 def _show_exactness(console: Console, found: Comparison) -> None:
     exact = found.exactness
     bound = f"{exact.bound.value:.3g} nats ({exact.bound.source})" if exact.bound else "not measured: give --aa"
-    _say(
+    say(
         console,
         f"exact: {exact.compared} tokens compared, {exact.wrong} wrong, {exact.near_ties} near-ties, "
         f"{exact.unjudged} not judged; near-tie below {bound}",
     )
     for one in exact.told:
-        _say(console, f"  {one}")
+        say(console, f"  {one}")
 
 
 def _rung(rung: Rung) -> tuple[str, ...]:
@@ -121,13 +108,16 @@ def _rung(rung: Rung) -> tuple[str, ...]:
     ends = f"{found.estimate:+.2%} ({found.interval.low:+.2%} to {found.interval.high:+.2%})"
     ps = (f"{p:.2g}" for p in (rung.equivalence_p, rung.drop_p, rung.curve_p))
     sides = (f"{side.length:.3f} ({side.per_request:.3f})" for side in (rung.reference, rung.candidate))
-    return (rung.design, str(rung.prompts), *sides, ends, f"{rung.margin:.1%}", *ps, _coloured(rung.verdict))
+    return (rung.design, str(rung.prompts), *sides, ends, f"{rung.margin:.1%}", *ps, coloured(rung.verdict))
 
 
 def _show_positions(console: Console, rung: Rung) -> None:
     table = Table(f"accepted where reached, {rung.design}", *map(str, range(1, len(rung.reference.positions) + 1)))
     for name, side in (("reference", rung.reference), ("candidate", rung.candidate)):
         table.add_row(name, *_hazards(side))
+    table.add_row("p of a change", *(f"{one.p:.2g}" if one.p is not None else "" for one in rung.shifts))
+    if rung.design == "replay":
+        table.add_row("lost, won", *(f"{one.lost}, {one.won}" for one in rung.shifts))
     console.print(table)
 
 
@@ -144,16 +134,7 @@ def _what_decides(rung: Rung) -> str:
     return f"no number of such prompts would decide: they differ too much from one another ({compared})."
 
 
-def _cell(cell: Cell) -> str:
-    verified = [number for number, reply in cell.run.replies.items() if reply.verifies]
-    block = cell.run.header.setting.draft_tokens
-    length = f"{of_replies(cell.run.replies, verified, block).length:.2f}" if verified else "none"
-    notes = [_coloured(cell.verdict)] if cell.verdict else []
-    notes += ["gate lifted"] if cell.refusal else []
-    notes += ["[bold red]ENDS[/]"] if cell.error else []
-    return f"{length} {', '.join(notes)}"
-
-
-def _coloured(verdict: Verdict) -> str:
+def coloured(verdict: Verdict) -> str:
+    """The verdict as markup."""
     colour = {Verdict.EQUIVALENT: "green", Verdict.INCONCLUSIVE: "yellow"}.get(verdict, "bold red")
     return f"[{colour}]{verdict.value}[/]"

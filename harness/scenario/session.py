@@ -28,8 +28,9 @@ class Visit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One request.
 
     Its prompt has `length` tokens: those of the text number `text`, but for the last `own` ones, which no other request
-    has; so two visits of one text share all tokens before. It is handed over at the turn `arrives`, asks for
-    `new_tokens`, and is aborted at the turn `aborted`, if that is not 0. `temperature` is in percent; 0 is greedy.
+    has; so two visits of one text share all tokens before. Where tokens are `given`, it has these, which are `length`.
+    It is handed over at the turn `arrives`, asks for `new_tokens`, and is aborted at the turn `aborted`, if that is not
+    0. `temperature` is in percent; 0 is greedy.
     """
 
     length: int
@@ -39,6 +40,7 @@ class Visit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arrives: int = 0
     aborted: int = 0
     temperature: int = 0
+    given: tuple[int, ...] = ()
 
 
 class SessionScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="session"):

@@ -207,6 +207,10 @@ def _why_invalid_session(scenario: SessionScenario) -> str:
     return next((problem for visit in scenario.visits if (problem := _why_invalid_visit(visit, context))), "")
 
 
+#: Tokens that a text may have: those of the session's models beyond them mean something else.
+BYTES = 256
+
+
 def _why_invalid_visit(visit: Visit, context: int) -> str:
     if not 1 <= visit.length <= context - 3:
         return f"length={visit.length} is not in 1 to {context - 3}: sglang keeps two positions of the context free"
@@ -214,6 +218,8 @@ def _why_invalid_visit(visit: Visit, context: int) -> str:
         return f"new_tokens={visit.new_tokens} is not in 1 to the context length {context}"
     if not 0 <= visit.own <= visit.length:
         return f"own={visit.own} is not in 0 to the length {visit.length}"
+    if visit.given and (len(visit.given) != visit.length or not 0 <= min(visit.given) <= max(visit.given) < BYTES):
+        return f"it is given {len(visit.given)} tokens, and not {visit.length} bytes"
     if visit.arrives < 0:
         return f"arrives={visit.arrives} is no turn"
     if visit.aborted and visit.aborted <= visit.arrives:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from harness.bisect import identity, kept_runs
+from harness.bisect import identity, shelf
 from harness.bisect import scan as module
 from harness.bisect.scan import scan
 from harness.campaign.profile import PROFILES
@@ -133,7 +133,7 @@ def test_a_run_is_made_again_when_its_sglang_the_harness_or_the_surroundings_hav
         case "file":
             file.write_text("wrong")
         case "harness":
-            monkeypatch.setattr(kept_runs, "harness_digest", lambda: "another harness")
+            monkeypatch.setattr(shelf, "harness_digest", lambda: "another harness")
         case "variable":
             monkeypatch.setenv("ASCEND_USE_FIA", "1")
     scan([source], PLAN, ignore)
@@ -143,13 +143,13 @@ def test_a_run_is_made_again_when_its_sglang_the_harness_or_the_surroundings_hav
 def test_only_the_newest_runs_of_a_release_are_kept(
     counted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_runs, "MOST_KEPT", 3)
-    for seed in range(kept_runs.MOST_KEPT + 2):
+    monkeypatch.setattr(shelf, "MOST_KEPT", 3)
+    for seed in range(shelf.MOST_KEPT + 2):
         scan(SOURCES[:1], PLAN._replace(seed=seed), ignore)
     made = len(counted)
     scan(SOURCES[:1], PLAN._replace(seed=made - 1), ignore)
 
-    assert len(list((tmp_path / "cache" / "runs").iterdir())) == kept_runs.MOST_KEPT
+    assert len(list((tmp_path / "cache" / "runs").iterdir())) == shelf.MOST_KEPT
     assert len(counted) == made
 
 

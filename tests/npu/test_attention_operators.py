@@ -13,6 +13,7 @@ import torch
 
 from harness.conformance.batch import CAUSAL, SCALE, Batch, Floats, causally, everything, make_batch
 from harness.npu import fault
+from harness.npu.attention_mask import is_causal
 from harness.npu.boundary import AttentionRead, CacheWrite, Event, TileWrite, listening
 from harness.npu.cache_writes import _npu_reshape_and_cache, npu_scatter_nd_update_, npu_scatter_pa_kv_cache
 from harness.npu.fault import DeviceFault
@@ -320,6 +321,17 @@ def test_a_single_length_is_every_group_s_and_further_ones_are_not_used() -> Non
     for lengths in ([9], [9, 9, 500]):
         found, _ = npu_fused_infer_attention_score(**batch.padded(actual_seq_lengths_kv=lengths))
         _agree(found, batch.reference(everything))
+
+
+@pytest.mark.parametrize("length", [12, 16])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.float32])
+def test_a_mask_is_causal_whatever_its_type_and_its_place_in_memory(dtype: torch.dtype, length: int) -> None:
+    above = torch.ones(length, length).triu(1).to(dtype)
+    shown, hidden = above.clone(), above.clone()
+    shown[3, 5], hidden[5, 3] = 0, 1
+
+    assert is_causal(above) and is_causal(above * 3) and is_causal(above.T.contiguous().T)
+    assert not is_causal(shown) and not is_causal(hidden) and not is_causal(hidden.T.contiguous().T)
 
 
 _NOT_EMULATED: list[tuple[str, dict[str, Any]]] = [

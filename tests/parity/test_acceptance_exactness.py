@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from harness.errors import UsageError
 from harness.parity.acceptance_exactness import Mismatch, exactness, near_tie
 from harness.parity.acceptance_run import Run, Scored
 from harness.parity.acceptance_verdict import Verdict
@@ -96,3 +97,10 @@ def test_a_prompt_that_only_one_side_scored_is_compared_by_its_answer() -> None:
     found = exactness(run([*alike(), scored(reply(0))]), run(alike()), None)
 
     assert (found.verdict, found.compared) == (Verdict.EQUIVALENT, 24 * 8 + 8)
+
+
+def test_two_runs_of_one_system_that_went_their_own_ways_measure_no_noise() -> None:
+    other = run(records([reply(0, tokens=OTHER), *alike()[1:]]), name="again.jsonl")
+
+    with pytest.raises(UsageError, match=r"again\.jsonl were scored along other answers.*--base run\.jsonl"):
+        near_tie(SYSTEM, SYSTEM, (REFERENCE, other))

@@ -22,6 +22,9 @@ def test_the_fields_of_known_sets_are_read(tmp_path: Path) -> None:
 
     assert read_prompts(path, None) == ("How many?", "Write.", "def f():", (1, 2, 3))
     assert read_prompts(path, 2) == ("How many?", "Write.")
+    assert read_prompts(path, 2, skip=2) == ("def f():", (1, 2, 3))
+    with pytest.raises(UsageError, match="has 4 prompts, and 2 behind the first 3 are asked for"):
+        read_prompts(path, 2, skip=3)
 
 
 @pytest.mark.parametrize(

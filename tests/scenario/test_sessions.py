@@ -205,6 +205,7 @@ def visiting(**changes: Any) -> SessionScenario:
         visiting(own=130),
         visiting(aborted=4),
         visiting(aborted=0),
+        visiting(length=2, own=0, given=(0, 255)),
     ],
 )
 def test_what_the_rules_are_tried_on_can_be(scenario: SessionScenario) -> None:
@@ -248,6 +249,8 @@ def test_what_the_rules_are_tried_on_can_be(scenario: SessionScenario) -> None:
         (visiting(arrives=-1), "arrives=-1 is no turn"),
         (visiting(aborted=3), "it is aborted at turn 3, and arrives at turn 3"),
         (visiting(temperature=-1), "temperature=-1 is below 0"),
+        (visiting(given=(1, 2)), "it is given 2 tokens, and not 130 bytes"),
+        (visiting(length=2, own=0, given=(1, 256)), "it is given 2 tokens, and not 2 bytes"),
     ],
 )
 def test_a_broken_rule_is_named(scenario: SessionScenario, sentence: str) -> None:
