@@ -354,7 +354,8 @@ def mutate(
         bool, typer.Option("--faults", help="The faults of the catalogue; no mutants but of those named.")
     ] = False,
     minutes: Annotated[
-        Optional[float], typer.Option("--minutes", metavar="M", min=0, help="Begin no mutant after M minutes.")
+        Optional[float],
+        typer.Option("--minutes", metavar="M", min=0, help="Be done after M minutes, with what there was time for."),
     ] = None,
     json: JsonFile = None,
     markdown: Annotated[

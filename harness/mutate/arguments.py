@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import msgspec
 
+from harness.checks.registry import CHECKS
 from harness.errors import UsageError
 from harness.mutate.mutant import Mutant
 
@@ -15,7 +16,8 @@ from harness.mutate.mutant import Mutant
 class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be said of a mutant: of `function`, by `operator`, in the statement `line`, on one line.
 
-    `change` says which one, where the line has several.
+    `change` says which one, where the line has several, and `becomes`, a part of the mutated text on one line, where it
+    has several with the same change.
     """
 
     function: str
@@ -23,11 +25,14 @@ class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     line: str
     why: str
     change: str = ""
+    becomes: str = ""
 
     def means(self, mutant: Mutant) -> bool:
         """Whether it is this one."""
         place = (mutant.target.function, mutant.operator, mutant.line)
-        return place == (self.function, self.operator, self.line) and self.change in ("", mutant.change)
+        if place != (self.function, self.operator, self.line) or self.change not in ("", mutant.change):
+            return False
+        return not self.becomes or self.becomes in " ".join(mutant.text.split())
 
 
 class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,12 +51,14 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All entries; they were written for the source of `release`, and hold elsewhere as far as the text is the same.
 
     An `equivalent` mutant does the same; one that is `alive` does not, and the entry says why nothing catches it yet.
+    `idle` says of checks that see nothing which no other sees what they are there for.
     """
 
     release: str
     equivalent: tuple[Argument, ...] = ()
     alive: tuple[Argument, ...] = ()
     beyond: tuple[Beyond, ...] = ()
+    idle: dict[str, str] = {}
 
     def equivalence(self, mutant: Mutant) -> Argument | None:
         """The first entry by which `mutant` does the same."""
@@ -69,6 +76,8 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Raises UsageError for an entry about a function of `every` that means none of them, in its own release."""
         if release != self.release:
             return
+        if unknown := self.idle.keys() - CHECKS.keys():
+            raise UsageError(f"arguments.json is stale: there is no check {sorted(unknown)[0]}: delete the entry.")
         functions = {mutant.target.function for mutant in every}
         for entry in (*self.equivalent, *self.alive):
             if entry.function in functions and not any(map(entry.means, every)):

@@ -1,7 +1,8 @@
 """Faults of the catalogue of public reports, planted: small changes of the real source, each with its scenario."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
@@ -81,24 +82,39 @@ class Caught(msgspec.Struct, frozen=True):
         return self.check in self.by
 
 
-def said(supervisor: Supervisor, fault: KnownFault, scenario: Scenario, checks: Sequence[Check]) -> set[Word]:
-    """What `checks` say of the scenario with the fault, and not without it."""
-    patch = fault.patch(Path(supervisor.source.path))
+def said(
+    supervisor: Supervisor, faults: Sequence[KnownFault], scenario: Scenario, checks: Sequence[Check]
+) -> list[set[Word]]:
+    """What `checks` say of the scenario with each fault, and not without it."""
     (right,) = Subject(supervisor).words(checks, [scenario])
-    (wrong,) = Subject(supervisor, patch).words(checks, [scenario])
-    return set(wrong) - set(right)
+    found = []
+    for fault in faults:
+        (wrong,) = Subject(supervisor, fault.patch(Path(supervisor.source.path))).words(checks, [scenario])
+        found.append(set(wrong) - set(right))
+    return found
 
 
-def caught(supervisor: Supervisor, fault: KnownFault, checks: Sequence[Check]) -> Caught:
-    """What the checks say of the fault's own case; raises UsageError where the case is not pinned."""
+def caught(supervisor: Supervisor, name: str, faults: Sequence[KnownFault], checks: Sequence[Check]) -> list[Caught]:
+    """What the checks say of `faults`, whose own case is `name`; raises UsageError where the case is not pinned."""
     pinned = pinned_cases()
-    if fault.case not in pinned:
-        raise UsageError(f"the fault {fault.name} names the case {fault.case}, which is not pinned.")
-    words = said(supervisor, fault, pinned[fault.case].scenario, checks)
-    by = tuple(sorted({word.check for word in words if not word.unknown}))
-    return Caught(fault.name, fault.about, fault.reports, fault.layer, fault.check, by)
+    if name not in pinned:
+        raise UsageError(f"the fault {faults[0].name} names the case {name}, which is not pinned.")
+    found = said(supervisor, faults, pinned[name].scenario, checks)
+    return [
+        Caught(
+            fault.name,
+            fault.about,
+            fault.reports,
+            fault.layer,
+            fault.check,
+            tuple(sorted({word.check for word in words if not word.unknown})),
+        )
+        for fault, words in zip(faults, found, strict=True)
+    ]
 
 
+#: Hypothesis draws for one thread at a time.
+_DRAWING = Lock()
 #: The bug that began this project, and the scenarios that go through its code.
 DOUBLE_COUNT = "block-added-twice-eager"
 
@@ -111,25 +127,21 @@ class Detection(msgspec.Struct, frozen=True):
     own: int
 
 
-def double_count(supervisor: Supervisor, checks: Sequence[Check], seeds: Collection[int]) -> list[Detection]:
-    """When the double count is caught, by seed. Raises CannotJudge where it is not."""
+def double_count(supervisor: Supervisor, checks: Sequence[Check], seed: int) -> Detection:
+    """When the double count is caught. Raises CannotJudge where it is not."""
     fault = next(one for one in known_faults().faults if one.name == DOUBLE_COUNT)
     subject = Subject(supervisor, fault.patch(Path(supervisor.source.path)))
-    found = []
-    for seed in seeds:
-        own = 0
+    with _DRAWING:
         scenes = [scene.scenario for scene in drawn(supervisor.info.capabilities, Draw(3, 0, seed))]
-        for number, scenario in enumerate(scenes, 1):
-            if not _runs_the_double_count(scenario):
-                continue  # the fault changes nothing here
-            own += 1
-            (words,) = subject.words(alone(checks), [scenario])
-            if any(word.fingerprint.endswith("block-added-again") for word in words):
-                found.append(Detection(seed, number, own))
-                break
-        else:
-            raise CannotJudge(f"the double count was not caught by the scenarios of seed {seed}.")
-    return found
+    own = 0
+    for number, scenario in enumerate(scenes, 1):
+        if not _runs_the_double_count(scenario):
+            continue  # the fault changes nothing here
+        own += 1
+        (words,) = subject.words(alone(checks), [scenario])
+        if any(word.fingerprint.endswith("block-added-again") for word in words):
+            return Detection(seed, number, own)
+    raise CannotJudge(f"the double count was not caught by the scenarios of seed {seed}.")
 
 
 def _runs_the_double_count(scenario: Scenario) -> bool:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import takewhile
 from queue import SimpleQueue
 from typing import Literal, NamedTuple, TypeVar
 
@@ -14,38 +15,33 @@ import msgspec
 from harness.checks.check import Check
 from harness.mutate.judging import Baseline, Subject, Word, alone
 from harness.mutate.mutant import Mutant
-from harness.mutate.scenes import Layer, Scene
+from harness.mutate.scenes import Layer, Scene, asked
+from harness.scenario import Scenario
 from harness.subject.patch import Patch
 from harness.subject.source import Source
 from harness.subject.supervisor import Supervisor
 
 
 class Pass(NamedTuple):
-    """At most `most` scenes of `layer` that run a mutant, for the checks that compare variants, or for the others.
-
-    The first frames have `frame` scenes: a mutant that is killed is killed by the first ones, most often.
-    """
+    """At most `most` scenes of `layer` that run a mutant, for the checks that compare variants, or for the others."""
 
     layer: Layer
     variants: bool
     most: int
-    frame: int
 
 
 #: What a mutant goes through until it is killed: variants come last, as they cost some ten times as much.
 PASSES = (
-    Pass("guard", False, 6, 6),
-    Pass("metadata", False, 240, 4),
-    Pass("attention", False, 48, 2),
-    Pass("metadata", True, 12, 4),
-    Pass("attention", True, 4, 2),
-    Pass("accept", False, 24, 4),
-    Pass("sessions", False, 3, 1),
-    Pass("sessions", True, 3, 1),
-    Pass("sweep", False, 240, 24),
+    Pass("guard", False, 6),
+    Pass("metadata", False, 240),
+    Pass("attention", False, 48),
+    Pass("metadata", True, 12),
+    Pass("attention", True, 4),
+    Pass("accept", False, 24),
+    Pass("sessions", False, 3),
+    Pass("sessions", True, 3),
+    Pass("sweep", False, 240),
 )
-#: Scenes of a pass that are in small frames, and how many there are in those behind.
-FIRST, LATER = 12, 24
 SUBJECTS = 2
 #: Scenes that a mutant is put to which is argued to be equivalent.
 FEW = 8
@@ -112,18 +108,30 @@ class Pool:
 
 
 def baseline(
-    pool: Pool, scenes: Sequence[Scene], checks: Sequence[Check], files: Sequence[str], progress: Progress
+    pool: Pool,
+    scenes: Sequence[Scene],
+    checks: Sequence[Check],
+    files: Sequence[str],
+    progress: Progress,
+    until: float = math.inf,
 ) -> Baseline:
-    """What all checks say of every scene without a mutant, and which lines of `files` it runs."""
+    """What is said of every scene without a mutant, and which lines of `files` it runs.
 
-    def one(supervisor: Supervisor, number: int) -> tuple[frozenset[Word], dict[str, frozenset[int]]]:
+    No scene is begun after `until`, of the clock `time.monotonic`: the baseline then is of the first ones alone.
+    """
+
+    def one(supervisor: Supervisor, number: int) -> tuple[frozenset[Word], dict[str, frozenset[int]]] | None:
+        if time.monotonic() > until:
+            return None
         scene = scenes[number]
         subject = Subject(supervisor, traced=True)
-        (words,) = subject.words(alone(checks) if scene.layer == "sweep" else checks, [scene.scenario])
+        own = asked(scene.layer, checks)
+        (words,) = subject.words(alone(own) if scene.layer == "sweep" else own, [scene.scenario])
         return frozenset(words), {file: frozenset(subject.lines.get(file, ())) for file in files}
 
-    found = pool.each(one, len(scenes), lambda done: progress("as it is", done, len(scenes)))
-    return Baseline([words for words, _ in found], [lines for _, lines in found])
+    answers = pool.each(one, len(scenes), lambda done: progress("as it is", done, len(scenes)))
+    found = list(takewhile(lambda answer: answer is not None, answers))
+    return Baseline([answer[0] for answer in found if answer], [answer[1] for answer in found if answer])
 
 
 def fates(
@@ -138,8 +146,8 @@ def fates(
 ) -> list[Fate | None]:
     """The fate of each mutant; one that is put to `few` scenes is argued to survive them all.
 
-    They are taken in an order of chance, so that those that were tried are a fair sample of all: none is begun after
-    `until`, of the clock `time.monotonic`.
+    They are taken in an order of chance, so that those that were tried are a fair sample of all: what has no fate by
+    `until`, of the clock `time.monotonic`, gets none.
     """
     order = random.Random(0).sample(range(len(mutants)), len(mutants))
 
@@ -151,7 +159,7 @@ def fates(
         reaching = right.reaching(mutant.target.file, mutant.lines)
         if few[number]:
             reaching = reaching[:: max(1, len(reaching) // FEW)][:FEW]
-        return fate(supervisor, mutant.patch, reaching, scenes, right, checks)
+        return fate(supervisor, mutant.patch, reaching, scenes, right, checks, until)
 
     found = pool.each(one, len(mutants), lambda done: progress("mutants", done, len(mutants)))
     return [fate for _, fate in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
@@ -164,8 +172,12 @@ def fate(
     scenes: Sequence[Scene],
     right: Baseline,
     checks: Sequence[Check],
-) -> Fate:
-    """Put a patched sglang to the scenes `reaching` until a check says what it says of none without the patch."""
+    until: float = math.inf,
+) -> Fate | None:
+    """Put a patched sglang to the scenes `reaching` until a check says what it says of none without the patch.
+
+    None where that takes longer than `until`, of the clock `time.monotonic`.
+    """
     if not reaching:
         return Fate("unreached")
     start = time.monotonic()
@@ -173,35 +185,32 @@ def fate(
     known, masked, count = right.known, Fate("survived"), 0
     by_itself = alone(checks)
     others = [check for check in checks if check not in by_itself]
-    for one, frame in _frames(reaching, scenes):
-        scenarios, asked = [scenes[number].scenario for number in frame], others if one.variants else by_itself
-        for place, words in enumerate(subject.words(asked, scenarios)):
-            new = [word for word in words if (word.check, word.fingerprint) not in known]
-            if new:
-                seen = [*new, *_also(subject, checks, asked, scenarios[place], known)]
-                names = tuple(sorted({"subject" if word.unknown else word.check for word in seen}))
-                seconds = time.monotonic() - start
-                return Fate("killed", names, one.layer, count + place + 1, seconds, new[0].message)
-            if set(words) - right.words[frame[place]] and masked.status == "survived":
-                name = next(iter(set(words) - right.words[frame[place]]))
-                masked = Fate("masked", (name.check,), one.layer, count + place + 1, 0.0, name.message)
-        count += len(frame)
+    for one, number in _turns(reaching, scenes):
+        if time.monotonic() > until:
+            return None
+        count += 1
+        scenario, own = scenes[number].scenario, asked(one.layer, others if one.variants else by_itself)
+        (words,) = subject.words(own, [scenario])
+        new = [word for word in words if (word.check, word.fingerprint) not in known]
+        if new:
+            rest = [check for check in asked(one.layer, checks) if check not in own]
+            seen = [*new, *_also(subject, rest, scenario, known)]
+            names = tuple(sorted({"subject" if word.unknown else word.check for word in seen}))
+            return Fate("killed", names, one.layer, count, time.monotonic() - start, new[0].message)
+        if masked.status == "survived" and (said := set(words) - right.words[number]):
+            name = next(iter(said))
+            masked = Fate("masked", (name.check,), one.layer, count, 0.0, name.message)
     return msgspec.structs.replace(masked, scenarios=count, seconds=time.monotonic() - start)
 
 
-def _also(
-    subject: Subject, checks: Sequence[Check], said: Sequence[Check], scenario: object, known: set[tuple[str, str]]
-) -> list[Word]:
+def _also(subject: Subject, checks: Sequence[Check], scenario: Scenario, known: set[tuple[str, str]]) -> list[Word]:
     """What the other checks say of the scenario that has killed, so that each has its share in the score."""
-    others = [check for check in checks if check not in said]
-    (words,) = subject.words(others, [scenario])  # type: ignore[list-item]
+    (words,) = subject.words(checks, [scenario])
     return [word for word in words if (word.check, word.fingerprint) not in known and not word.unknown]
 
 
-def _frames(reaching: Sequence[int], scenes: Sequence[Scene]) -> Iterator[tuple[Pass, list[int]]]:
-    """The numbers of the scenes of each pass in their order, cut into frames."""
+def _turns(reaching: Sequence[int], scenes: Sequence[Scene]) -> Iterator[tuple[Pass, int]]:
+    """The numbers of the scenes of each pass, in their order."""
     for one in PASSES:
-        numbers = [number for number in reaching if scenes[number].layer == one.layer][: one.most]
-        for part, size in ((numbers[:FIRST], one.frame), (numbers[FIRST:], LATER)):
-            for start in range(0, len(part), size):
-                yield one, part[start : start + size]
+        for number in [number for number in reaching if scenes[number].layer == one.layer][: one.most]:
+            yield one, number

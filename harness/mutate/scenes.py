@@ -1,14 +1,16 @@
 """The scenarios that mutants are put to: drawn as Hypothesis draws them for a check, and swept."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
+from harness.campaign.run import ATTENTION_GROUPS
+from harness.checks.check import Check
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
-from harness.scenario import GateScenario, Scenario, SessionScenario
+from harness.scenario import GateScenario, MetadataScenario, Scenario, SessionScenario
 from harness.scenario.attention import attends, attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.session import Visit
@@ -18,6 +20,20 @@ from harness.scenario.sweep import sweep
 Layer = Literal["guard", "metadata", "attention", "accept", "sessions", "sweep"]
 #: From the cheapest to the dearest.
 LAYERS: tuple[Layer, ...] = ("guard", "metadata", "attention", "accept", "sessions")
+#: The groups whose checks a run asks about a scenario of the layer.
+GROUPS: dict[Layer, tuple[str, ...]] = {
+    "guard": ("guard",),
+    "metadata": ("metadata",),
+    "attention": ATTENTION_GROUPS,
+    "accept": ("accept",),
+    "sessions": ("sessions",),
+    "sweep": ("metadata",),
+}
+
+
+def asked(layer: Layer, checks: Iterable[Check]) -> list[Check]:
+    """Those of `checks` that a run asks about a scenario of `layer`."""
+    return [check for check in checks if check.group in GROUPS[layer]]
 
 
 class Scene(NamedTuple):
@@ -30,8 +46,8 @@ class Scene(NamedTuple):
 class Draw(NamedTuple):
     """How many scenarios are drawn for each cell, for metadata and where attention runs, and by which seed."""
 
-    metadata: int = 8
-    attention: int = 2
+    metadata: int = 10
+    attention: int = 4
     seed: int = 0
 
 
@@ -40,11 +56,20 @@ def drawn(capabilities: Collection[str], draw: Draw) -> Iterator[Scene]:
     for device in (*SUPPORTED, *UNSUPPORTED):
         yield Scene("guard", GateScenario(device))
     every = cells(capabilities)
-    for one in _in_turns(examples(scenarios(cell, capabilities), draw.metadata, draw.seed) for cell in every):
+    strategies = [scenarios(cell, capabilities) for cell in every]
+    for one in _in_turns(_each_by_its_seed(strategies, draw.metadata, draw.seed)):
         yield Scene("metadata", one)
-    strategies = (attention_scenarios(cell, capabilities) for cell in every if attends(cell))
-    for one in _in_turns(examples(strategy, draw.attention, draw.seed) for strategy in strategies):
+    strategies = [attention_scenarios(cell, capabilities) for cell in every if attends(cell)]
+    for one in _in_turns(_each_by_its_seed(strategies, draw.attention, draw.seed)):
         yield Scene("attention", one)
+
+
+def _each_by_its_seed(
+    strategies: Sequence[SearchStrategy[MetadataScenario]], count: int, of: int
+) -> Iterator[list[Scenario]]:
+    """Examples of each strategy, by seeds of their own: by the same one, cells that are much alike draw the same."""
+    for number, strategy in enumerate(strategies):
+        yield examples(strategy, count, of * len(strategies) + number)
 
 
 def swept(capabilities: Collection[str]) -> Iterator[Scene]:
@@ -76,7 +101,7 @@ def played(capabilities: Collection[str]) -> Iterator[Scene]:
         yield Scene("sessions", session)
 
 
-def examples(strategy: SearchStrategy[Scenario], count: int, of: int) -> list[Scenario]:
+def examples(strategy: SearchStrategy[MetadataScenario], count: int, of: int) -> list[Scenario]:
     """The first `count` scenarios that Hypothesis draws with the seed `of`, failures or not."""
     found: list[Scenario] = []
     if not count:

@@ -5,20 +5,21 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from harness.checks.check import Check
 from harness.checks.registry import CHECKS
 from harness.mutate.arguments import Arguments
-from harness.mutate.faults import Caught, Detection, caught, double_count, known_faults
+from harness.mutate.faults import Caught, Detection, KnownFault, caught, double_count, known_faults
 from harness.mutate.mutant import Mutant, mutants, sampled
 from harness.mutate.run import Fate, Pool, Progress, Status, baseline, fates
 from harness.mutate.scenes import Draw, Scene, drawn, played, swept
 from harness.mutate.targets import Target
 from harness.scenario.pinned import known_in, pinned_cases
 from harness.subject.source import Source
+from harness.subject.supervisor import Supervisor
 
 #: Scenes that drive a mutant: drawn as a check draws them, with sessions after them, or swept.
 By = Literal["drawn", "swept"]
@@ -76,8 +77,9 @@ class Study(msgspec.Struct, frozen=True):
     """`known` is what is said of the sglang without a mutant; `scenes` counts scenarios by layer.
 
     `new` is the part of `known` that no pinned case of the release has, and `unjudged` counts scenarios that no mutant
-    was put to, as some check could not judge them. `untried` counts mutants that `minutes` left no time for. `checks`
-    are those that were asked, `faults` those of the catalogue; `detections` say when the double count was caught.
+    was put to, as some check could not judge them. `checks` are those that were asked, `faults` those of the
+    catalogue; `detections` say when the double count was caught. `untried` and `faults_untried` count what `minutes`
+    left no time for. `idle` says of some checks why nothing may need them.
     """
 
     release: str
@@ -95,6 +97,8 @@ class Study(msgspec.Struct, frozen=True):
     faults: list[Caught] = []
     detections: list[Detection] = []
     minutes: float | None = None
+    faults_untried: int = 0
+    idle: dict[str, str] = {}
 
     @property
     def unexplained(self) -> list[Verdict]:
@@ -133,6 +137,10 @@ def typical(verdicts: Iterable[Verdict], by: By) -> tuple[float, float] | None:
     return median(fate.scenarios for fate in killing), median(fate.seconds for fate in killing)
 
 
+#: Of the time that there is, the part that the sglang without a mutant may take.
+BASELINE_SHARE = 0.5
+
+
 def study(
     source: Source,
     targets: Sequence[Target],
@@ -148,7 +156,7 @@ def study(
 ) -> Study:
     """Run the mutants of `targets`, at most `limit` of them, and say what became of each.
 
-    After `minutes` no mutant is begun: those that are left count as `untried`.
+    It takes `minutes`, its start included: what is left then counts as `untried`.
     """
     start = time.monotonic()
     until = start + 60 * (math.inf if minutes is None else minutes)
@@ -163,19 +171,27 @@ def study(
     with Pool(source) as pool:
         capabilities = pool.info.capabilities
         checks = [check for check in CHECKS.values() if not check.needs or check.needs in capabilities]
+        faults = _faults(pool, checks, progress, until) if with_faults else _Faults([], [], 0)
         few = [argued.equivalence(mutant) is not None for mutant in chosen]
-        for arm in arms if chosen else ():
+        for left, arm in zip(range(len(arms), 0, -1), arms, strict=True):
+            if not chosen:
+                break
             scenes = list(drawn(capabilities, draw) if arm == "drawn" else swept(capabilities))
             if arm == "drawn" and any(target.needs_sessions for target in targets):
                 scenes += played(capabilities)
-            right = baseline(pool, scenes, checks, sorted({target.file for target in targets}), progress)
+            now = time.monotonic()
+            share = (until - now) / left
+            files = sorted({target.file for target in targets})
+            right = baseline(pool, scenes, checks, files, progress, now + BASELINE_SHARE * share)
+            if len(right.words) < len(scenes):
+                note(f"{arm}: there was time for {len(right.words)} of {len(scenes)} scenarios")
+            scenes = scenes[: len(right.words)]
             known |= {fingerprint for _, fingerprint in right.known}
             unjudged += len(right.unjudged)
-            found[arm] = fates(pool, chosen, few, scenes, right, checks, progress, until)
+            found[arm] = fates(pool, chosen, few, scenes, right, checks, progress, now + share)
             counts |= _counted(scenes)
-        faults, detections = _faults(pool, checks, progress) if with_faults else ([], [])
     tried = [
-        (mutant, {arm: fate for arm in arms if (fate := found[arm][number]) is not None})
+        (mutant, {arm: fate for arm in found if (fate := found[arm][number]) is not None})
         for number, mutant in enumerate(chosen)
     ]
     verdicts = [_verdict(mutant, fates, argued) for mutant, fates in tried if len(fates) == len(arms)]
@@ -192,28 +208,43 @@ def study(
         time.monotonic() - start,
         pool.size,
         verdicts,
-        faults,
-        detections,
+        faults.caught,
+        faults.detections,
         minutes,
+        faults.untried,
+        argued.idle,
     )
 
 
-def _faults(pool: Pool, checks: Sequence[Check], progress: Progress) -> tuple[list[Caught], list[Detection]]:
-    """Every fault of the catalogue, and the double count by several seeds."""
+class _Faults(NamedTuple):
+    caught: list[Caught]
+    detections: list[Detection]
+    untried: int
+
+
+def _faults(pool: Pool, checks: Sequence[Check], progress: Progress, until: float) -> _Faults:
+    """Every fault of the catalogue, then the double count by several seeds, as far as there is time."""
     known = known_faults()
     if pool.release != known.release:
-        return [], []
-    found = pool.each(
-        lambda supervisor, number: caught(supervisor, known.faults[number], checks),
-        len(known.faults),
-        lambda done: progress("faults of the catalogue", done, len(known.faults)),
-    )
+        return _Faults([], [], 0)
     metadata = [check for check in checks if check.group == "metadata"]
-    progress("the double count", 0, SEEDS)
-    (seen,) = pool.each(
-        lambda supervisor, number: double_count(supervisor, metadata, range(SEEDS)), 1, lambda done: None
-    )
-    return found, seen
+
+    by_case: dict[str, list[KnownFault]] = {}
+    for fault in known.faults:
+        by_case.setdefault(fault.case, []).append(fault)
+    cases = list(by_case.items())
+
+    def one(supervisor: Supervisor, number: int) -> list[Caught]:
+        return [] if time.monotonic() > until else caught(supervisor, *cases[number], checks)
+
+    def again(supervisor: Supervisor, number: int) -> Detection | None:
+        return None if time.monotonic() > until else double_count(supervisor, metadata, number)
+
+    every = pool.each(one, len(cases), lambda done: progress("cases with faults of the catalogue", done, len(cases)))
+    found = {one.name: one for some in every for one in some}
+    seen = pool.each(again, SEEDS, lambda done: progress("the double count", done, SEEDS))
+    in_order = [found[fault.name] for fault in known.faults if fault.name in found]
+    return _Faults(in_order, [one for one in seen if one], len(known.faults) - len(in_order))
 
 
 def _counted(scenes: Sequence[Scene]) -> dict[str, int]:

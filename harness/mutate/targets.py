@@ -36,7 +36,7 @@ class Target(NamedTuple):
     @property
     def needs_sessions(self) -> bool:
         """Whether nothing but a session runs it."""
-        return self.file == WORKER
+        return self.file in (WORKER, ALLOCATOR)
 
 
 _BACKEND, _STEPS = "AscendAttnBackend", "AscendAttnMultiStepDraftBackend"

@@ -109,7 +109,10 @@ def _checks(study: Study) -> Iterator[str]:
     yield _SHARE
     idle = [check for check in study.checks if check not in needed]
     yield f"Switched off, {len(study.checks) - len(idle)} of {len(study.checks)} checks would let one of these live."
-    yield f"Without any one of the others nothing here is missed: {', '.join(idle) or 'none'}."
+    if idle:
+        yield "Without any one of the others nothing here is missed:"
+    yield ""
+    yield from (f"* `{check}`: {study.idle.get(check, 'no reason is written down.')}" for check in idle)
     yield ""
 
 
@@ -151,6 +154,9 @@ def _faults(study: Study) -> Iterator[str]:
         by = ", ".join(fault.by) if fault.as_it_should else "**nothing**"
         yield _line(fault.name, " ".join(fault.reports), fault.about, fault.layer, by)
     yield ""
+    if study.faults_untried:
+        yield f"There was no time for {study.faults_untried} more."
+        yield ""
     if study.detections:
         own, every = (median(getattr(one, name) for one in study.detections) for name in ("own", "scenarios"))
         worst = max(one.own for one in study.detections)

@@ -64,6 +64,7 @@ class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     `last` says that the worker is of no more use, since its device is lost: the last observation is of the scenario
     that lost it, and those that come after it in the frame are for the next worker.
     `overhead` is what the sanitizer cost. `executed` are the lines that ran, by file, where they were to be traced.
+    `imported` are the modules that came with the frame, where it was traced or had a patch.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -71,6 +72,7 @@ class Observed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     last: bool = False
     overhead: Overhead = Overhead()
     executed: dict[str, tuple[int, ...]] = {}
+    imported: tuple[str, ...] = ()
 
     def answers(self, scenarios: int) -> bool:
         """Whether this is as long as an answer to so many scenarios may be."""

@@ -1,7 +1,10 @@
 """A patch: one function of sglang with another text, in the memory of one worker and never on disk."""
 
 import ast
+import sys
 import types
+from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -51,9 +54,9 @@ def apply(patch: Patch) -> None:
 
     Raises CannotJudge where sglang has no such function, or where the text does not compile to one like it.
     """
-    module = import_module(patch.file.removesuffix(".py").replace("/", "."))
+    module = import_module(_module_name(patch))
     path = str(module.__file__)
-    first = Definition(Path(path).read_text(encoding="utf-8"), patch.function).first
+    first = _first_line(path, patch.function)
     *classes, name = patch.function.split(".")
     # Line numbers stay those of the file, so that a traceback names the right place.
     opening = "from __future__ import annotations;" if _postponed(module) else ""
@@ -66,6 +69,23 @@ def apply(patch: Patch) -> None:
     if function.__code__.co_freevars != code.co_freevars:
         raise CannotJudge(f"the patched {patch.function} takes other variables from around it.")
     function.__code__ = code
+
+
+def foresee(patch: Patch) -> None:
+    """Read the file that `patch` is for, once for all processes that are forked from this one; errors are theirs."""
+    module = sys.modules.get(_module_name(patch))
+    with suppress(CannotJudge, OSError):
+        if module is not None:
+            _first_line(str(module.__file__), patch.function)
+
+
+def _module_name(patch: Patch) -> str:
+    return patch.file.removesuffix(".py").replace("/", ".")
+
+
+@cache
+def _first_line(path: str, function: str) -> int:
+    return Definition(Path(path).read_text(encoding="utf-8"), function).first
 
 
 def _postponed(module: types.ModuleType) -> bool:

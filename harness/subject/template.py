@@ -14,8 +14,9 @@ import sys
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from importlib import import_module
 
 import msgspec
 
@@ -28,7 +29,7 @@ from harness.subject.frames import (
     read_frame,
     write_frame,
 )
-from harness.subject.patch import Patch, apply
+from harness.subject.patch import Patch, apply, foresee
 from harness.subject.tracing import Tracer
 
 PR_SET_PDEATHSIG = 1  #: of <sys/prctl.h>
@@ -53,6 +54,7 @@ class _Last(msgspec.Struct, tag="Observed"):
     """The part of an `Observed` that the template needs."""
 
     last: bool = False
+    imported: tuple[str, ...] = ()
 
 
 class Template:
@@ -82,8 +84,11 @@ class Template:
         worker = self._worker(key)
         try:
             answer = worker.ask(frame, head.limit)
-            if msgspec.msgpack.decode(answer, type=_Last).last:
+            told = msgspec.msgpack.decode(answer, type=_Last)
+            if told.last:
                 self._forget(key)
+            if not head.stage:
+                _import(told.imported)
             return answer
         except DeadlineError:
             fault = Fault("hang", f"no answer within {head.limit:g} s")
@@ -98,6 +103,8 @@ class Template:
             while len(self.workers) >= MOST_WORKERS:
                 self._forget(next(iter(self.workers)))
             stage, patch = key
+            if patch is not None:
+                foresee(patch)
             make_driver = self.prepare(stage)
             gc.freeze()
             self.workers[key] = _Worker(make_driver, patch)
@@ -187,7 +194,20 @@ def _work(driver: Driver, descriptor: int) -> None:
         except ProtocolError:
             return
         message = decoder.decode(frame)
-        write_frame(descriptor, encoder.encode(_traced(driver, message) if message.traced else driver(message)))
+        before = set(sys.modules) if message.traced or message.patch is not None else None
+        answer = _traced(driver, message) if message.traced else driver(message)
+        if before is not None:
+            imported = tuple(name for name in sys.modules if name not in before)
+            answer = msgspec.structs.replace(answer, imported=imported)
+        write_frame(descriptor, encoder.encode(answer))
+
+
+def _import(names: Iterable[str]) -> None:
+    """What one worker of a mutation run has imported, the hundreds that are forked behind it need not."""
+    for name in names:
+        if name not in sys.modules:
+            with suppress(Exception):
+                import_module(name)
 
 
 def _traced(driver: Driver, message: Observe) -> Observed:

@@ -6,7 +6,7 @@ import pytest
 
 from harness.mutate.judging import UNKNOWN, Baseline, Word
 from harness.mutate.mutant import Mutant
-from harness.mutate.run import LATER, PASSES, Pool, _frames, fates
+from harness.mutate.run import PASSES, Pool, _turns, baseline, fates
 from harness.mutate.scenes import Scene
 from harness.mutate.targets import TARGETS
 from harness.scenario import MetadataScenario
@@ -27,13 +27,11 @@ def test_a_scene_that_could_not_be_judged_hides_nothing_and_tells_nothing() -> N
 
 def test_variants_come_after_every_scene_has_been_looked_at_alone() -> None:
     scenes = [Scene("metadata", SCENARIO)] * 50
-    frames = list(_frames(range(50), scenes))
-    alone = [frame for one, frame in frames if not one.variants]
+    turns = list(_turns(range(50), scenes))
 
-    assert [one.variants for one, _ in frames] == sorted(one.variants for one, _ in frames)
-    assert [number for frame in alone for number in frame] == list(range(50))
-    assert [len(frame) for frame in alone] == [4, 4, 4, LATER, 14]
-    assert sum(len(frame) for one, frame in frames if one.variants) == PASSES[3].most
+    assert [one.variants for one, _ in turns] == sorted(one.variants for one, _ in turns)
+    assert [number for one, number in turns if not one.variants] == list(range(50))
+    assert sum(one.variants for one, _ in turns) == PASSES[3].most
 
 
 @pytest.mark.parametrize(("until", "tried"), [(0.0, False), (float("inf"), True)])
@@ -46,3 +44,13 @@ def test_no_mutant_is_begun_when_time_is_up(until: float, tried: bool) -> None:
     found = fates(cast(Pool, AtOnce()), [mutant] * 3, [False] * 3, [], Baseline([], []), [], lambda *told: None, until)
 
     assert [fate is not None for fate in found] == [tried] * 3
+
+
+def test_a_baseline_that_is_cut_short_is_of_the_first_scenes() -> None:
+    class Late:
+        def each(self, work, count, told):  # type: ignore[no-untyped-def]
+            return [work(None, number) for number in range(count)]
+
+    right = baseline(cast(Pool, Late()), [Scene("metadata", SCENARIO)] * 3, [], [], lambda *told: None, 0.0)
+
+    assert right == Baseline([], [])

@@ -1,6 +1,8 @@
 """What mutants are put to: every scene is one that can be run."""
 
-from harness.mutate.scenes import Draw, drawn
+from harness.checks.registry import CHECKS
+from harness.mutate.scenes import LAYERS, Draw, _each_by_its_seed, asked, drawn
+from harness.scenario.strategies import cells, scenarios
 from harness.scenario.validity import why_invalid
 
 
@@ -9,3 +11,16 @@ def test_every_scene_that_is_drawn_is_valid() -> None:
 
     assert {scene.layer for scene in scenes} == {"guard", "metadata", "attention"}
     assert not [why for scene in scenes if (why := why_invalid(scene.scenario))]
+
+
+def test_every_check_is_asked_about_the_scenes_of_one_layer() -> None:
+    layers = {check.id: [layer for layer in LAYERS if check in asked(layer, [check])] for check in CHECKS.values()}
+
+    assert [check for check, found in layers.items() if len(found) != 1] == []
+
+
+def test_cells_draw_by_seeds_of_their_own() -> None:
+    strategies = [scenarios(cell) for cell in cells(("EAGLE",)) if cell.mode == "target_verify"][:2]
+    first, second = _each_by_its_seed(strategies, 4, 0)
+
+    assert [one.rounds for one in first] != [one.rounds for one in second]  # type: ignore[union-attr]

@@ -72,6 +72,7 @@ class Question(Enum):
     WORKER = "which process are you?"
     TEMPLATE = "which process is your parent?"
     CHILD = "which process have you started?"
+    IMPORTED = "was the module of the fortune there before you imported it?"
 
 
 def scenario(asked: Misdeed | Question) -> GateScenario:
@@ -162,6 +163,11 @@ def answer(one: Scenario) -> Observation:
         return Observation(verdict=str(os.getppid()))
     if device == Question.CHILD.value:
         return Observation(verdict=str(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"]).pid))
+    if device == Question.IMPORTED.value:
+        there = "this" in sys.modules
+        import this  # noqa: F401 (what a worker may be the first to need)
+
+        return Observation(verdict=str(there))
     if times := re.match(r"is killed (\d+) times", device):
         if KILLED_SO_FAR[0] < int(times[1]):
             KILLED_SO_FAR[0] += 1

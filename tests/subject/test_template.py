@@ -16,6 +16,7 @@ from harness.scenario import GateScenario, Scenario, SessionScenario
 from harness.scenario.observation import Observation
 from harness.scenario.session import Visit
 from harness.subject.frames import PREFIX, Hello, Observe, Observed, read_frame, stage_of, write_frame
+from harness.subject.patch import Patch
 from harness.subject.template import MOST_WORKERS
 from tests.subject.fake_subject import COMMAND, SESSIONS, Misdeed, Question, fatal, scenario
 
@@ -40,6 +41,12 @@ class Served:
         stage = stage_of(scenarios[0])
         write_frame(self.requests, msgspec.msgpack.encode(Observe(limit, scenarios, stage)))
         return msgspec.msgpack.decode(read_frame(self.replies, limit + patience), type=Observed)
+
+    def patched(self, patch: Patch, question: Question) -> str:
+        """What a worker with `patch` tells."""
+        write_frame(self.requests, msgspec.msgpack.encode(Observe(ENOUGH, (scenario(question),), patch=patch)))
+        (answer,) = msgspec.msgpack.decode(read_frame(self.replies, ENOUGH), type=Observed).observations
+        return answer.verdict
 
     def ask(self, question: Question) -> int:
         """The process id that the worker tells."""
@@ -103,6 +110,12 @@ def accepted(answer: Observed) -> bool:
 
 def test_one_worker_answers_one_frame_after_the_other(served: Served) -> None:
     assert served.ask(Question.WORKER) == served.ask(Question.WORKER)
+
+
+def test_what_one_patched_worker_has_imported_is_there_for_the_next(own: Served) -> None:
+    patches = [Patch("textwrap.py", "dedent", f"def dedent(text):\n    return {number}\n") for number in range(2)]
+
+    assert [own.patched(patch, Question.IMPORTED) for patch in patches] == ["False", "True"]
 
 
 def test_the_worker_is_a_child_of_the_template(served: Served) -> None:
