@@ -14,6 +14,7 @@ from itertools import product
 from typing import Annotated, NamedTuple
 
 import numpy as np
+import scipy
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
@@ -38,20 +39,35 @@ RESAMPLES = 1999
 
 
 class Truth(NamedTuple):
-    """The candidate's hazards as a part of the reference's, and whether it alone has numerics that flip positions."""
+    """What has happened, and what follows for the candidate.
 
-    factor: float = 1.0
+    Its hazards as a part of the reference's, by design (a free run with the same hazards differs by less than replayed
+    steps do), and whether it alone has numerics that flip positions. `kept` tells of the nights that were REGRESSED,
+    and of all nights, whether they are as few or as many as the gate promises.
+    """
+
+    name: str
+    kept: Callable[[int, int], bool]
+    replay: float = 1.0
+    free: float = 1.0
     one_sided: bool = False
 
+    def factor(self, design: Design) -> float:
+        """The factor of the hazards in such a night."""
+        return self.replay if design == "replay" else self.free
 
-NO_CHANGE, TWO_PERCENT, FIVE_PERCENT, NUMERICS = Truth(), Truth(0.9955), Truth(0.9885), Truth(one_sided=True)
-#: How many nights may or must be REGRESSED, as a part of all.
-PROMISES: dict[Truth, Callable[[float], bool]] = {
-    NO_CHANGE: lambda regressed: regressed <= 0.01,
-    NUMERICS: lambda regressed: regressed <= 0.01,
-    TWO_PERCENT: lambda regressed: regressed >= 0.90,
-    FIVE_PERCENT: lambda regressed: regressed == 1.0,
-}
+
+def at_most_one_in_a_hundred(regressed: int, nights: int) -> bool:
+    """Whether nobody can tell from so many nights that it is more than one in a hundred."""
+    return bool(scipy.stats.binomtest(regressed, nights, 0.01, alternative="greater").pvalue > 0.05)
+
+
+TRUTHS = NO_CHANGE, TWO_PERCENT, FIVE_PERCENT, NUMERICS = (
+    Truth("no change", lambda regressed, nights: regressed <= 0.01 * nights),
+    Truth("a drop of 2 %", lambda regressed, nights: regressed >= 0.90 * nights, replay=0.9955, free=0.9953),
+    Truth("a drop of 5 %", lambda regressed, nights: regressed == nights, replay=0.9885, free=0.9885),
+    Truth("numerics of one side", at_most_one_in_a_hundred, one_sided=True),
+)
 
 Uniform = NDArray[np.float32]
 Hits = NDArray[np.bool_]
@@ -67,7 +83,7 @@ class Night(NamedTuple):
 def replay_night(rng: np.random.Generator, prompts: int, truth: Truth) -> Night:
     """The reference's steps, and the same steps on a candidate with hazards of its own."""
     hazard, drawn = _prompts(rng, prompts), _draws(rng, prompts)
-    candidate, reference = _sides(rng, truth, drawn < truth.factor * hazard, drawn < hazard)
+    candidate, reference = _sides(rng, truth, drawn < truth.factor("replay") * hazard, drawn < hazard)
     taken = _taken(reference)
     return Night(_accepted(candidate, taken), _accepted(reference, taken))
 
@@ -78,7 +94,7 @@ def free_night(rng: np.random.Generator, prompts: int, truth: Truth) -> Night:
     leaves = np.where(rng.random(prompts) < DIVERGING, rng.integers(0, TOKENS // 6, prompts), MOST_STEPS)
     elsewhere = np.arange(MOST_STEPS) >= leaves[:, None]
     own = np.where(elsewhere[:, :, None], _draws(rng, prompts), drawn)
-    candidate, reference = _sides(rng, truth, own < truth.factor * hazard, drawn < hazard)
+    candidate, reference = _sides(rng, truth, own < truth.factor("free") * hazard, drawn < hazard)
     return Night(_accepted(candidate, _taken(candidate)), _accepted(reference, _taken(reference)))
 
 
@@ -188,18 +204,17 @@ def main(
 ) -> None:
     """Print the verdict rates; status 1 where they are not those that the gate promises."""
     verdicts = (Verdict.EQUIVALENT, Verdict.REGRESSED, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
-    table = Table("design", "prompts", "hazards", "true difference", *(one.value for one in verdicts), "promised")
+    table = Table("design", "prompts", "truth", "true difference", *(one.value for one in verdicts), "promised")
     all_kept = True
-    for plan, truth in product(plans(), (NO_CHANGE, TWO_PERCENT, FIVE_PERCENT, NUMERICS)):
+    for plan, truth in product(plans(), TRUTHS):
         found = rates(plan, truth, nights, seed)
-        kept = PROMISES[truth](part(found, Verdict.REGRESSED))
+        kept = truth.kept(sum(one.verdict is Verdict.REGRESSED for one in found), nights)
         all_kept &= kept
-        hazards = f"x {truth.factor}{', own numerics' if truth.one_sided else ''}"
         prompts = f"{np.mean([one.prompts for one in found]):.0f}{f' of {plan.prompts}' if plan.two_looks else ''}"
         cells = (f"{part(found, one):.3f}" for one in verdicts)
         name = f"{plan.design}, two looks" if plan.two_looks else plan.design
         shown = f"{true_difference(plan.design, truth):+.2%}"
-        table.add_row(name, prompts, hazards, shown, *cells, "kept" if kept else "BROKEN")
+        table.add_row(name, prompts, truth.name, shown, *cells, "kept" if kept else "BROKEN")
     Console(width=140).print(table)
     raise typer.Exit(0 if all_kept else 1)
 
