@@ -25,8 +25,8 @@ class SubjectInfo(msgspec.Struct, frozen=True):
     """Who answered: part of every report.
 
     `release` and `revision` name the sglang, `device` is `emulated` or the name of the accelerator, `versions` has
-    torch, torch_npu, CANN and Python, `capabilities` what the release has that others have not (see `releases.py`).
-    `kind` is whose attention runs, and `dtype` what it computes in.
+    torch, torch_npu, CANN, Python and the device's driver, `capabilities` what the release has that others have not
+    (see `releases.py`). `kind` is whose attention runs, and `dtype` what it computes in.
     """
 
     kind: str

@@ -12,6 +12,7 @@ import msgspec
 
 from harness.scenario.metadata import Algorithm
 from harness.scenario.observation import Fault
+from harness.subject.device_driver import of_gpu
 from harness.subject.frames import Hello, ProtocolError, SubjectInfo, read_frame, write_frame
 
 #: The device of a subject whose kernels Triton interprets on the CPU; a GPU's is `cuda:` and its name.
@@ -87,7 +88,7 @@ def imported(path: str, device: str) -> SubjectInfo:
     name = device
     if gpu:
         name = f"cuda:{torch.cuda.get_device_name()}"
-        versions["cuda"] = str(torch.version.cuda)
+        versions |= {"cuda": str(torch.version.cuda), **of_gpu()}
     known = set(SpeculativeAlgorithm.__members__) & set(get_args(Algorithm)) - {"NONE"}
     return SubjectInfo(backend, "", name, versions, tuple(sorted(known)), dtype=DEVICES[device].dtype)
 
