@@ -7,6 +7,7 @@ import torch
 
 from harness.checks.noise import bound
 from harness.errors import Exit, NoSubject
+from harness.parity.comparison import Comparison
 from harness.reference.metadata import rows
 from harness.scenario.observation import Observation
 from harness.subject.cuda import kernels
@@ -46,6 +47,21 @@ def test_every_mode_is_within_the_noise_of_float64_eager_and_replayed_and_tells_
 
 def _knows(info: SubjectInfo, algorithm: str) -> bool:
     return algorithm == "NONE" or algorithm in info.capabilities
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("release", "verdict"), [("0.5.17", "WITHIN NOISE"), ("0.5.18", "DIFFERENT")])
+def test_the_block_that_ascend_counts_twice_in_0_5_18_is_found_beside_it(release: str, verdict: str) -> None:
+    source = resolve(release)
+    with Supervisor(source) as ascend, Supervisor(source, EMULATED) as fa3:
+        comparison = Comparison(ascend, fa3)
+        comparison.run([VERIFY], lambda done, total: None)
+    document = comparison.document()
+
+    assert document.verdict == verdict
+    if document.first is not None:
+        told = "kv_lengths[0]: a attends to 13 positions, b to 9; right is 9"
+        assert document.first.message == told
 
 
 @pytest.mark.slow
