@@ -1,7 +1,9 @@
 """The vendor's kernels of FlashAttention 3: whether they can run here, and what is put in their place on the CPU."""
 
 import sys
+from contextlib import suppress
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 import torch
@@ -27,6 +29,14 @@ def require() -> None:
             "the package sgl_kernel, which has FlashAttention 3, is not installed: pip install the sglang-kernel that "
             "this sglang asks for, or use the subject cuda"
         )
+
+
+def installed() -> str:
+    """The version of the package that has FlashAttention 3, by its name of 0.5.15 to 0.5.23 or its earlier one."""
+    for distribution in ("sglang-kernel", "sgl-kernel"):
+        with suppress(PackageNotFoundError):
+            return version(distribution)
+    return "unknown"
 
 
 def emulate() -> None:

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import version
 from typing import NamedTuple, get_args
 
 import msgspec
@@ -61,6 +60,7 @@ def imported(path: str, device: str) -> SubjectInfo:
     backend, gpu = DEVICES[device]
     if not gpu:
         os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is decorated
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or sglang would take a GPU's code where there is one
     import torch
     import triton
 
@@ -84,7 +84,7 @@ def imported(path: str, device: str) -> SubjectInfo:
         kernels.allow()
     versions = {"python": sys.version.split()[0], "torch": str(torch.__version__), "triton": str(triton.__version__)}
     if backend == "fa3":
-        versions["sgl_kernel"] = version("sglang-kernel") if gpu else "emulated"
+        versions["sgl_kernel"] = kernels.installed() if gpu else "emulated"
     name = device
     if gpu:
         name = f"cuda:{torch.cuda.get_device_name()}"

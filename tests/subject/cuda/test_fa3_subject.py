@@ -1,6 +1,7 @@
 """The FlashAttention subject on real sglang, its kernels emulated: it is right, it says what it is, and faults show."""
 
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
@@ -134,6 +135,22 @@ def test_a_gpu_of_its_own_with_the_package_is_taken(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     monkeypatch.setattr(kernels, "find_spec", lambda name: name)
     kernels.require()
+
+
+def test_the_package_is_told_by_either_of_its_names_and_unknown_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"sgl-kernel": "0.3.1"}
+
+    def version(name: str) -> str:
+        if name not in known:
+            raise PackageNotFoundError(name)
+        return known[name]
+
+    monkeypatch.setattr(kernels, "version", version)
+    assert kernels.installed() == "0.3.1"
+    known["sglang-kernel"] = "0.4.10"
+    assert kernels.installed() == "0.4.10"
+    known.clear()
+    assert kernels.installed() == "unknown"
 
 
 def test_the_noise_of_a_gpu_is_known_by_its_backend_and_its_dtype() -> None:
