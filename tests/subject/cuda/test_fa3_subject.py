@@ -5,12 +5,15 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from harness.checks.noise import bound
 from harness.errors import Exit, NoSubject
 from harness.parity.comparison import Comparison
 from harness.reference.metadata import rows
+from harness.scenario import Request
 from harness.scenario.observation import Observation
+from harness.scenario.validity import why_invalid
 from harness.subject.cuda import kernels
 from harness.subject.cuda.prepare import EMULATED, FA3
 from harness.subject.frames import SubjectInfo
@@ -69,6 +72,19 @@ def test_the_block_that_ascend_counts_twice_in_0_5_18_is_found_beside_it(release
 def test_it_says_that_its_kernels_are_emulated_and_never_that_it_is_cuda(fa3: Supervisor) -> None:
     assert (fa3.info.kind, fa3.info.device, fa3.info.noise) == ("fa3", "fa3-emulated", "fa3-emulated/float32")
     assert fa3.info.versions["sgl_kernel"] == "emulated"
+
+
+@pytest.mark.slow
+def test_a_graph_has_no_pages_for_what_a_verify_adds_beyond_the_context(fa3: Supervisor) -> None:
+    """A fault of sglang, seen in 0.5.15, 0.5.18 and 0.5.23: the pool has columns for it, and eager tables take them."""
+    at_the_end = ((Request(prefix=62, new_tokens=1),),)
+    eager = replace(VERIFY, rounds=at_the_end)
+    graph = replace(scenario("DFLASH", "target_verify", "graph"), rounds=at_the_end)
+    taken, refused = fa3.observe([eager, graph])
+
+    assert (why_invalid(eager), why_invalid(graph)) == ("", "")
+    assert max(errors(eager, taken)) <= bound("fa3-emulated/float32")
+    assert "cache_seqlens[0] is 66: the page table of 4 pages of 16 reaches 64 positions" in refused.seen[0].error
 
 
 @pytest.mark.slow
