@@ -302,7 +302,9 @@ Drawn = Annotated[int, typer.Option("--seed", min=0, help="Seed of the drawn sce
 @app.command()
 def record(
     out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The directory to write; it must not be there.")],
-    subject: Annotated[str, typer.Option("--subject", help="ascend, npu, triton or cuda.")] = "ascend",
+    subject: Annotated[
+        str, typer.Option("--subject", help="ascend, npu, triton, cuda, fa3 or fa3-emulated.")
+    ] = "ascend",
     sglang: Sglang = None,
     profile: ProfileName = "dev",
     seed: Drawn = 0,

@@ -87,11 +87,14 @@ def subjects(items: list[Item]) -> list[Item]:
     emulated = source + ([] if "torch" in present else ["torch"])
     real = source + [name for name in ("torch", "torch_npu", "CANN", "NPU") if name not in present]
     gpu = emulated + ([] if "GPU" in present else ["GPU"])
+    fa3 = gpu + ([] if version("sglang-kernel") else ["sglang-kernel"])
     return [
         Item("ascend, emulated NPU", not emulated, _lacks(emulated)),
         Item("ascend, real NPU", not real, _lacks(real)),
         Item("triton, interpreted", not emulated, _lacks(emulated)),
         Item("cuda", not gpu, _lacks(gpu)),
+        Item("fa3, emulated kernels", not emulated, _lacks(emulated)),
+        Item("fa3", not fa3, _lacks(fa3)),
     ]
 
 

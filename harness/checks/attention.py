@@ -21,9 +21,9 @@ from harness.scenario.observation import Observation, Seen
 OTHER_FILL = -5.0
 
 
-def floor(target: Target, device: str = "emulated") -> str:
-    """The floor that outputs of `device` are held to: MLA sums over wider heads."""
-    return f"{device}/float32/mla" if target == "mla" else f"{device}/float32"
+def floor(target: Target, noise: str = "emulated/float32") -> str:
+    """The floor that outputs of a subject with `noise` are held to: MLA sums over wider heads."""
+    return f"{noise}/mla" if target == "mla" else noise
 
 
 def _accesses(scenario: Scenario, observations: Sequence[Observation]) -> Outcome:

@@ -35,16 +35,18 @@ def record(
         scenarios = planned([info], count, seed, only)
         run = Run(SCHEMA, info, profile, seed, tuple(only), len(scenarios))
         write_recording(supervisor, scenarios, run, out, lambda *at: bars.advance("record", info.device, *at))
-    output().print(f"{out}: {len(scenarios)} scenarios of sglang {info.release} on {info.device}.", soft_wrap=True)
+    output().print(
+        f"{out}: {len(scenarios)} scenarios of sglang {info.release}, {info.kind} on {info.device}.", soft_wrap=True
+    )
     return Exit.PASSED
 
 
 def verify(folder: Path) -> Exit:
     """Say that the recording in `folder` is whole; one that is not is refused with status 2."""
     with Recording.open(folder) as recording:
-        info = recording.info
+        info, count = recording.info, len(recording.scenarios)
         output().print(
-            f"{folder} is whole: {len(recording.scenarios)} scenarios of sglang {info.release} on {info.device}.",
+            f"{folder} is whole: {count} scenarios of sglang {info.release}, {info.kind} on {info.device}.",
             soft_wrap=True,
         )
     return Exit.PASSED

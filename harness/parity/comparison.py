@@ -22,6 +22,7 @@ from harness.reference.metadata import Row, rows
 from harness.scenario import MetadataScenario, Request
 from harness.scenario.metadata import Target
 from harness.scenario.observation import Observation, Seen
+from harness.subject.frames import SubjectInfo
 
 #: Scenarios that are asked at once.
 BATCH = 8
@@ -84,8 +85,8 @@ class Comparison:
         errors = None
         if all(total.values for total in self.sums):
             errors = (
-                self.sums[0].errors(_bound("mha", self.infos[0].device)),
-                self.sums[1].errors(_bound("mha", self.infos[1].device)),
+                self.sums[0].errors(_bound("mha", self.infos[0])),
+                self.sums[1].errors(_bound("mha", self.infos[1])),
             )
         return ComparisonDocument(
             schema=SCHEMA,
@@ -140,10 +141,10 @@ class Comparison:
         sizes = (self.sums[0].add(seen[0], exact), self.sums[1].add(seen[1], exact))
         if np.array_equal(seen[0].view(np.uint32), seen[1].view(np.uint32)):
             return _Judged("EQUAL", "", sizes)
-        bounds = [_bound(place.scenario.target, info.device) for info in self.infos]
+        bounds = [_bound(place.scenario.target, info) for info in self.infos]
         for info, bound in zip(self.infos, bounds, strict=True):
             if bound is None:
-                return _Judged("UNKNOWN", f"nobody has measured the noise of {info.device}", sizes)
+                return _Judged("UNKNOWN", f"nobody has measured the noise of {info.noise}", sizes)
         apart = np.abs(seen[0].astype(np.float64) - seen[1])
         wrong = np.argwhere(~(apart <= (bounds[0] or 0) + (bounds[1] or 0)))
         if not len(wrong):
@@ -238,9 +239,9 @@ def _kv_lengths(seen: Seen, requests: int) -> list[int] | None:
     return lengths
 
 
-def _bound(target: Target, device: str) -> float | None:
-    """The error up to which an output of `device` is noise, or None where nobody has measured it."""
-    measured = floors().get(floor(target, device))
+def _bound(target: Target, info: SubjectInfo) -> float | None:
+    """The error up to which an output of a subject is noise, or None where nobody has measured it."""
+    measured = floors().get(floor(target, info.noise))
     return None if measured is None else FACTOR * measured.largest_error
 
 

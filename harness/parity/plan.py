@@ -22,7 +22,11 @@ MOST_VALUES = 1 << 13
 #: The largest graph that is drawn where kernels are interpreted, which takes time for every padded row.
 LARGEST_INTERPRETED = 8
 #: The attention kinds that each kind of subject runs.
-TARGETS: dict[str, tuple[Target, ...]] = {"ascend": ("mha", "mla", "swa"), "triton": ("mha", "swa")}
+TARGETS: dict[str, tuple[Target, ...]] = {
+    "ascend": ("mha", "mla", "swa"),
+    "triton": ("mha", "swa"),
+    "fa3": ("mha", "swa"),
+}
 
 
 def planned(

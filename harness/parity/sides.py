@@ -9,13 +9,20 @@ from harness.errors import UsageError
 from harness.parity.recording import MANIFEST, Recording
 from harness.scenario import Scenario
 from harness.scenario.observation import Observation
-from harness.subject.cuda.prepare import INTERPRETED
+from harness.subject.cuda.prepare import EMULATED, INTERPRETED
 from harness.subject.frames import SubjectInfo
 from harness.subject.source import resolve
 from harness.subject.supervisor import Supervisor
 
 #: What users call a subject, and the device that it runs on.
-DEVICES = {"ascend": "emulated", "npu": "npu", "triton": INTERPRETED, "cuda": "cuda"}
+DEVICES = {
+    "ascend": "emulated",
+    "npu": "npu",
+    "triton": INTERPRETED,
+    "cuda": "cuda",
+    "fa3": "fa3",
+    "fa3-emulated": EMULATED,
+}
 
 
 class Side(Protocol):

@@ -53,7 +53,7 @@ def _cuda(path: str, device: str) -> Ready:
     info = cuda.prepare(path, device)
 
     def make() -> Driver:
-        if device != cuda.INTERPRETED:
+        if cuda.DEVICES[device].gpu:
             cuda.imported(path, device)
         from harness.subject.cuda.driver import Driver as CudaDriver
 

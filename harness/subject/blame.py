@@ -8,7 +8,7 @@ import harness
 
 #: Where the harness itself lies, to tell its frames from those of sglang.
 HARNESS = os.path.dirname(harness.__file__) + os.sep
-EMULATED_DEVICE = os.path.join(HARNESS, "npu", "")
+EMULATED_DEVICES = tuple(os.path.join(HARNESS, name, "") for name in ("npu", "gpu"))
 _SGLANG = f"{os.sep}sglang{os.sep}"
 #: The runtime's number for an address out of range; after it every call of the process fails.
 DEVICE_LOST = "507015"
@@ -71,5 +71,5 @@ def _own_frames(error: Exception) -> list[traceback.FrameSummary]:
     return [
         frame
         for frame in frames
-        if any(mark in frame.filename for mark in marks) and not frame.filename.startswith(EMULATED_DEVICE)
+        if any(mark in frame.filename for mark in marks) and not frame.filename.startswith(EMULATED_DEVICES)
     ]

@@ -25,7 +25,8 @@ class SubjectInfo(msgspec.Struct, frozen=True):
     """Who answered: part of every report.
 
     `release` and `revision` name the sglang, `device` is `emulated` or the name of the accelerator, `versions` has
-    torch, torch_npu, CANN and Python, `capabilities` what the release has that others have not (see `releases.py`).
+    torch, torch_npu, CANN, Python and the device's driver, `capabilities` what the release has that others have not
+    (see `releases.py`). `kind` is whose attention runs, and `dtype` what it computes in.
     """
 
     kind: str
@@ -35,6 +36,13 @@ class SubjectInfo(msgspec.Struct, frozen=True):
     capabilities: tuple[str, ...] = ()
     revision: str = ""
     spec: str = ""
+    dtype: str = "float32"
+
+    @property
+    def noise(self) -> str:
+        """What its noise is measured under: a GPU runs several backends, anything else is one backend's alone."""
+        several = self.device.startswith("cuda:") and self.kind != "triton"
+        return "/".join([self.device, self.dtype, *([self.kind] if several else [])])
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):

@@ -19,7 +19,7 @@ from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Fault, Observation
 from harness.scenario.session import Subject
 from harness.shadow.overhead import Overhead
-from harness.subject.cuda.prepare import INTERPRETED
+from harness.subject.cuda.prepare import EMULATED, INTERPRETED
 from harness.subject.frames import (
     ClosedError,
     DeadlineError,
@@ -40,6 +40,7 @@ from harness.subject.source import Source
 START_LIMIT = 180.0  #: seconds to import sglang on a slow machine
 STEP_LIMIT = 30.0  #: seconds for one scenario, thousands of times what one takes
 INTERPRETED_LIMIT = 60.0  #: seconds for each scenario whose kernels are interpreted, which takes 1 to 3
+INTERPRETING = (INTERPRETED, EMULATED)  #: devices where they are
 #: Seconds to start a server and to play one session, some ten times what it takes.
 SESSION_LIMITS: dict[Subject, float] = {"worker": 240.0, "engine": 600.0}
 TRACED = 10  #: times as long as usual that a scenario may take while its lines are noted
@@ -47,7 +48,7 @@ STDERR_TAIL = 4000  #: characters of the subject's stderr that a fault keeps
 
 
 class Supervisor:
-    """A subject for `source` on `device` (`emulated`, `npu`, `cuda` or `triton-interpreter`); a context manager.
+    """A subject for `source` on `device`, one of those that `harness.parity.sides` lists; a context manager.
 
     `command` is put in front of the subject's own command line, so that a subject can run behind `ssh` or
     `docker exec`. What it is asked lies in a folder of its own in `pending` until it has answered. Raises NoSubject
@@ -132,7 +133,7 @@ class Supervisor:
         """Send one frame. The answer has a fault or an observation for each scenario, fewer where the device went."""
         self._running()
         first, stage = scenarios[0], stage_of(scenarios[0])
-        limit = STEP_LIMIT + len(scenarios) * (INTERPRETED_LIMIT if self.device == INTERPRETED else 0.1)
+        limit = STEP_LIMIT + len(scenarios) * (INTERPRETED_LIMIT if self.device in INTERPRETING else 0.1)
         if isinstance(first, SessionScenario):
             limit = SESSION_LIMITS[first.subject] * len(scenarios)
         self.pending.write(scenarios)

@@ -93,7 +93,7 @@ def test_only_is_refused_where_a_recording_says_what_is_compared(runs: Path) -> 
 
 def test_the_kept_recording_is_whole_and_is_not_called_cuda(capsys: pytest.CaptureFixture[str]) -> None:
     assert commands.verify(KEPT) == Exit.PASSED
-    assert "40 scenarios of sglang 0.5.23 on triton-interpreter." in capsys.readouterr().out
+    assert "40 scenarios of sglang 0.5.23, triton on triton-interpreter." in capsys.readouterr().out
     assert DEVICES["triton"] == "triton-interpreter"
 
 

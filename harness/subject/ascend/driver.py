@@ -22,6 +22,7 @@ from harness.subject.ascend.pools import Pools
 from harness.subject.ascend.replay import GraphExecutor
 from harness.subject.ascend.stand_in import DEVICE, model_runner, server_args
 from harness.subject.blame import DEVICE_LOST, out_of_memory, sglang_error, where
+from harness.subject.device_driver import of_npu
 from harness.subject.frames import Observe, Observed, SubjectInfo
 
 #: Backends kept warm; each holds about 12 MiB of masks, and a multi-step draft has one backend a step.
@@ -58,6 +59,8 @@ def prepare(path: str, device: str) -> SubjectInfo:
         "torch_npu": "emulated" if device == "emulated" else str(torch_npu.__version__),
         "cann": "emulated" if device == "emulated" else os.environ.get("ASCEND_TOOLKIT_VERSION", "unknown"),
     }
+    if device != "emulated":
+        versions |= of_npu()
     return SubjectInfo("ascend", "", device, versions, releases.capabilities())
 
 

@@ -50,14 +50,21 @@ class LayoutError(Exception):
 class Pools:
     """`ReqToTokenPool`, the KV pool and its allocator for one geometry; `lay_out` fills the rows."""
 
-    def __init__(self, scenario: MetadataScenario, device: str, kinds: Callable[[], Kinds] = npu_kinds) -> None:
+    def __init__(
+        self,
+        scenario: MetadataScenario,
+        device: str,
+        kinds: Callable[[], Kinds] = npu_kinds,
+        dtype: torch.dtype = DTYPE,
+    ) -> None:
         pool = scenario.pool
         self.device = device
+        self.dtype = dtype
         self.page_size = pool.page_size
         self.pages = PageMap(scenario).pages_per_row * pool.rows
         self.req_to_token_pool = _request_pool(scenario, device)
         self.hybrid = scenario.target == "swa"
-        self.kv_pool = _kv_pool(scenario, self.req_to_token_pool, self.pages * pool.page_size, device, kinds())
+        self.kv_pool = _kv_pool(scenario, self, self.pages * pool.page_size, device, kinds())
         self.allocator = _allocator(self, device, kinds())
         self.layout: Layout | None = None
         self.tables: dict[Layout, torch.Tensor] = {}
@@ -142,13 +149,13 @@ def _request_pool(scenario: MetadataScenario, device: str) -> Any:
     )
 
 
-def _kv_pool(scenario: MetadataScenario, request_pool: Any, size: int, device: str, kinds: Kinds) -> Any:
+def _kv_pool(scenario: MetadataScenario, pools: Pools, size: int, device: str, kinds: Kinds) -> Any:
     from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
     common: dict[str, Any] = {
         "size": size,
         "page_size": scenario.pool.page_size,
-        "dtype": DTYPE,
+        "dtype": pools.dtype,
         "device": device,
         "enable_memory_saver": False,
     }
@@ -171,7 +178,7 @@ def _kv_pool(scenario: MetadataScenario, request_pool: Any, size: int, device: s
             **common,
         )
     if scenario.target == "gdn":
-        return linear.kv_pool(request_pool, **heads, **common)
+        return linear.kv_pool(pools.req_to_token_pool, **heads, **common)
     return kinds.heads(layer_num=1, **heads, **common)
 
 
@@ -184,7 +191,7 @@ def _allocator(pools: Pools, device: str, kinds: Kinds) -> Any:
         "size": size,
         "size_swa": size,
         "page_size": pools.page_size,
-        "dtype": DTYPE,
+        "dtype": pools.dtype,
         "device": device,
         "kvcache": pools.kv_pool,
         "need_sort": False,

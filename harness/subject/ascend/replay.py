@@ -117,12 +117,11 @@ class GraphExecutor:
         self.builder.bind(view)
         self.backend.init_forward_metadata_out_graph(view, in_capture=True)
         if self.captured is not None and self.forward is not None:
-            run = partial(self.forward.attend, backend=self.backend, forward_batch=view)
-            self.captured.capture(
-                bucket,
-                tokens,
-                lambda inputs: [run(step, inputs=own) for step, own in zip(self.steps, inputs, strict=True)],
-            )
+            self.captured.capture(bucket, tokens, partial(self._captured_forward, self.forward, view))
+
+    def _captured_forward(self, forward: UnwatchedForward, view: Any, inputs: list[Inputs]) -> list[torch.Tensor]:
+        """What a graph holds: every step's attention to its own inputs, by the batch in `view`."""
+        return [forward.attend(step, self.backend, view, own) for step, own in zip(self.steps, inputs, strict=True)]
 
     def attention(self, scenario: MetadataScenario, requests: tuple[Request, ...], batch: Batch) -> torch.Tensor:
         """Replay one batch with its queries, keys and values, and return what the step makes of its live rows."""

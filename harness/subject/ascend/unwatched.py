@@ -94,4 +94,4 @@ class UnwatchedForward:
                 buffer.view(-1, *content.shape[1:])[places] = self._tensor(content)
 
     def _tensor(self, content: Values) -> torch.Tensor:
-        return torch.from_numpy(content.copy()).to(self.device)
+        return torch.from_numpy(content.copy()).to(self.device, self.pools.dtype)

@@ -6,12 +6,11 @@ import torch
 
 from harness.scenario.convention import DFLASH_FAMILY
 from harness.scenario.metadata import MetadataScenario, Request
-from harness.scenario.validity import MAX_REQUESTS
 from harness.subject.ascend.batch import Batch, BatchBuilder
 
 
 class CudaBatchBuilder(BatchBuilder):
-    """Builds rounds for the Triton backend.
+    """Builds rounds for a backend of a GPU.
 
     A verify of the EAGLE family carries the mask of its tree, here a chain (`build_tree_kernel_efficient`), and a draft
     extend the number of its new tokens on the device (`EagleDraftExtendInput.extend_seq_lens_tensor`).
@@ -31,8 +30,9 @@ class CudaBatchBuilder(BatchBuilder):
             # One batch for the whole draft, at the positions of its first step (`draft_forward`).
             forward_batch.positions = self.tensor([request.prefix for request in batch])
         if scenario.mode == "draft_extend":
-            # The graph runner's buffer has a row for every request of its largest graph; those that pad hold a block.
-            padding = (0, MAX_REQUESTS - len(batch))
+            # The graph runner hands over its buffer as far as it pads the batch; rows that pad hold a block.
+            padded = min((bucket for bucket in scenario.buckets if bucket >= len(batch)), default=len(batch))
+            padding = (0, padded - len(batch))
             lengths = torch.nn.functional.pad(forward_batch.extend_seq_lens, padding, value=scenario.draft_tokens)
             spec_info.extend_seq_lens_tensor = lengths
         if self.translator is not None:
@@ -40,9 +40,23 @@ class CudaBatchBuilder(BatchBuilder):
         return built
 
     def bind(self, forward_batch: Any) -> None:
-        """Have the backend write to the graph runner's own buffers."""
+        """Have the backend write to the graph runner's own buffers.
+
+        Those of a draft extend have the number of its new tokens on the device, too
+        (`eagle_draft_extend_cuda_graph_runner.py`, 0.5.15 to 0.5.23); they hold a block.
+        """
+        if forward_batch.forward_mode.is_draft_extend_v2():
+            lengths = torch.tensor(forward_batch.extend_seq_lens_cpu, dtype=torch.int32, device=self.device)
+            forward_batch.extend_seq_lens = lengths
         if self.translator is not None:
             self.translator.bind_runner_slots(forward_batch)
+
+    def spec_info(self, scenario: MetadataScenario, tokens: int) -> Any:
+        """See `BatchBuilder`; a draft extend has a block of tokens for each request, and says so."""
+        info = super().spec_info(scenario, tokens)
+        if scenario.mode == "draft_extend":
+            info.num_tokens_per_req = scenario.draft_tokens
+        return info
 
     def _chain(self, scenario: MetadataScenario, batch: tuple[Request, ...]) -> torch.Tensor:
         """For each request and query, whether it sees each position: the prefix, and the block up to itself."""

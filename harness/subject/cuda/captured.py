@@ -5,6 +5,7 @@ Without a GPU the kernels are launched over the same buffers again, with the met
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -14,13 +15,14 @@ from harness.subject.ascend.batch import Batch
 from harness.subject.ascend.captured import CapturedAttention
 from harness.subject.ascend.layers import Inputs
 from harness.subject.ascend.replay import GraphExecutor
+from harness.subject.ascend.unwatched import UnwatchedForward
 from harness.subject.blame import StandIn
 
 Attend = Callable[[list[Inputs]], list[torch.Tensor]]
 
 
 class CudaExecutor(GraphExecutor):
-    """The graph executor over the Triton backend; a replay pads the batch, then launches what was captured."""
+    """The graph executor over a backend of a GPU; a replay pads the batch, then launches what was captured."""
 
     captured: "Launches"
 
@@ -30,6 +32,11 @@ class CudaExecutor(GraphExecutor):
 
     def _running(self, scenario: MetadataScenario, model_runner: Any) -> StandIn:
         return StandIn()
+
+    def _captured_forward(self, forward: UnwatchedForward, view: Any, inputs: list[Inputs]) -> list[torch.Tensor]:
+        """A graph of CUDA's runners begins with what the backend prepares in it (`run_once` of the runners)."""
+        self.backend.init_forward_metadata_in_graph(view)
+        return super()._captured_forward(forward, view, inputs)
 
     def replay(self, batch: Batch) -> None:
         """Pad and replay one batch."""
@@ -52,7 +59,8 @@ class Launches(CapturedAttention):
         if live[0].queries.is_cuda:
             self._replays[bucket] = _graph(lambda: attend(live))
         else:
-            metadata = [backend.forward_metadata for backend in self.backends]
+            # A graph keeps the addresses of its tensors and the values of its numbers; a replay renews tensors alone.
+            metadata = [copy(backend.forward_metadata) for backend in self.backends]
             self._replays[bucket] = lambda: self._launched(metadata, lambda: attend(live))
 
     def replay(self, bucket: int, **options: Any) -> None:

@@ -1,6 +1,7 @@
-"""The driver: scenarios in, observations out, through the real Triton backend of the sglang on sys.path."""
+"""The driver: scenarios in, observations out, through a real CUDA backend of the sglang on sys.path."""
 
 from collections import OrderedDict
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -13,9 +14,9 @@ from harness.subject.ascend import reading, releases
 from harness.subject.ascend.pools import Kinds, Pools
 from harness.subject.ascend.unwatched import UnwatchedForward
 from harness.subject.blame import out_of_memory, sglang_error, where
+from harness.subject.cuda.backends import BACKENDS, Backend
 from harness.subject.cuda.batch import CudaBatchBuilder
 from harness.subject.cuda.captured import CudaExecutor
-from harness.subject.cuda.prepare import INTERPRETED
 from harness.subject.cuda.stand_in import model_runner, server_args
 from harness.subject.frames import Observe, Observed, SubjectInfo
 
@@ -27,13 +28,12 @@ class Driver:
     """Runs attention scenarios in one process, on backends that are kept warm."""
 
     def __init__(self, info: SubjectInfo) -> None:
-        from sglang.srt.layers.attention import triton_backend
-
         torch.set_num_threads(1)
         torch.set_grad_enabled(False)
         self.info = info
-        self.device = "cpu" if info.device == INTERPRETED else "cuda"
-        self.parallel = releases.override_parallel(triton_backend)
+        self.backend = BACKENDS[info.kind]
+        self.device = "cuda" if info.device.startswith("cuda:") else "cpu"
+        self.parallel = releases.override_parallel(import_module(self.backend.module))
         self.warm: OrderedDict[Any, Session] = OrderedDict()
 
     def observe(self, message: Observe) -> Observed:
@@ -44,7 +44,9 @@ class Driver:
         if lacking := missing(scenario, self.info.capabilities):
             return Observation(fault=Fault("unsupported", f"this sglang has no {', '.join(sorted(lacking))}"))
         if not isinstance(scenario, MetadataScenario) or scenario.attention is None or scenario.target == "mla":
-            return Observation(fault=Fault("unsupported", "the Triton subject runs attention with heads of keys only"))
+            return Observation(
+                fault=Fault("unsupported", f"the subject {self.info.kind} runs attention with heads of keys only")
+            )
         try:
             return Observation(self._session(scenario).run(scenario))
         except Exception as error:
@@ -61,7 +63,7 @@ class Driver:
         if key in self.warm:
             self.warm.move_to_end(key)
         else:
-            self.warm[key] = Session(scenario, self.device)
+            self.warm[key] = Session(scenario, self.backend, self.device, getattr(torch, self.info.dtype))
             while len(self.warm) > WARM_SESSIONS:
                 self.warm.popitem(last=False)
         return self.warm[key]
@@ -70,19 +72,17 @@ class Driver:
 class Session:
     """One backend over its pools."""
 
-    def __init__(self, scenario: MetadataScenario, device: str) -> None:
-        from sglang.srt.layers.attention.triton_backend import TritonAttnBackend, TritonMultiStepDraftBackend
-
+    def __init__(self, scenario: MetadataScenario, kind: Backend, device: str, dtype: torch.dtype) -> None:
+        self.kind = kind
         self.builder = CudaBatchBuilder(device)
         arguments = server_args(scenario, device)
-        self.pools = Pools(scenario, device, cuda_kinds)
+        self.pools = Pools(scenario, device, cuda_kinds, dtype)
         self.builder.translator = _translator(scenario, self.pools, device)
         algorithm = self.builder.algorithm(scenario.algorithm)
-        self.model_runner = model_runner(scenario, self.pools, arguments, algorithm, device, self.builder.translator)
-        if scenario.mode == "draft_decode":
-            self.backend = TritonMultiStepDraftBackend(self.model_runner, 1, scenario.draft_tokens - 1)
-        else:
-            self.backend = TritonAttnBackend(self.model_runner)
+        self.model_runner = model_runner(
+            scenario, self.pools, arguments, algorithm, device, self.builder.translator, kind.context(scenario)
+        )
+        self.backend = kind.make(self.model_runner, scenario.draft_tokens - 1 if scenario.mode == "draft_decode" else 0)
         self.forward = UnwatchedForward(scenario, self.pools, device)
 
     def run(self, scenario: MetadataScenario) -> tuple[Seen, ...]:
@@ -119,16 +119,9 @@ class Session:
         )
 
     def _lengths(self, scenario: MetadataScenario, requests: int) -> Array:
-        """How many positions each request attends to: those of the cache, and new ones that a forward adds to them.
-
-        A decode writes its token first and counts it as cached.
-        """
+        """How many positions each request attends to."""
         backend = self.backend.attn_backends[scenario.step] if scenario.mode == "draft_decode" else self.backend
-        metadata = backend.forward_metadata
-        lengths = metadata.kv_indptr[: requests + 1].diff()
-        if metadata.qo_indptr is not None:
-            lengths = lengths + metadata.qo_indptr[: requests + 1].diff()
-        return reading.pack(lengths)
+        return reading.pack(self.kind.lengths(backend.forward_metadata, requests))
 
 
 def cuda_kinds() -> Kinds:

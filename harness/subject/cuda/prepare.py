@@ -4,17 +4,43 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import get_args
+from importlib import import_module
+from typing import NamedTuple, get_args
 
 import msgspec
 
 from harness.scenario.metadata import Algorithm
 from harness.scenario.observation import Fault
+from harness.subject.device_driver import of_gpu
 from harness.subject.frames import Hello, ProtocolError, SubjectInfo, read_frame, write_frame
 
 #: The device of a subject whose kernels Triton interprets on the CPU; a GPU's is `cuda:` and its name.
 INTERPRETED = "triton-interpreter"
-DEVICES = (INTERPRETED, "cuda")
+#: The device of a subject whose FlashAttention 3 is emulated on the CPU, where Triton interprets what prepares it.
+EMULATED = "fa3-emulated"
+#: The subject that runs a backend without a GPU.
+ON_CPU = {"triton": "triton", "fa3": EMULATED}
+
+
+class Device(NamedTuple):
+    """Which of sglang's backends runs, and whether on a GPU or on the CPU."""
+
+    backend: str
+    gpu: bool
+
+    @property
+    def dtype(self) -> str:
+        """What it computes in: FlashAttention 3's kernels know no float32; float16 has more digits than bfloat16."""
+        return "float16" if self == FA3 else "float32"
+
+
+FA3 = Device("fa3", gpu=True)
+DEVICES = {
+    INTERPRETED: Device("triton", gpu=False),
+    "cuda": Device("triton", gpu=True),
+    EMULATED: Device("fa3", gpu=False),
+    "fa3": FA3,
+}
 
 
 def prepare(path: str, device: str) -> SubjectInfo:
@@ -23,35 +49,48 @@ def prepare(path: str, device: str) -> SubjectInfo:
     Importing sglang touches a GPU (it asks for its capability), after which nothing may be forked that uses it. So
     there each worker imports by itself, and a child that ends says what it found.
     """
-    if device == INTERPRETED:
+    if not DEVICES[device].gpu:
         return imported(path, device)
     return in_child(lambda: imported(path, device))
 
 
 def imported(path: str, device: str) -> SubjectInfo:
-    """Import the sglang in `path` for `device`; raises RuntimeError for `cuda` where torch sees no GPU."""
+    """Import the sglang in `path` for `device`; raises RuntimeError for a GPU's where it cannot run here."""
     logging.disable(logging.WARNING)
-    if device == INTERPRETED:
+    backend, gpu = DEVICES[device]
+    if not gpu:
         os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is decorated
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or sglang would take a GPU's code where there is one
     import torch
     import triton
 
     from harness.npu import vision
+    from harness.subject.cuda import kernels
+    from harness.subject.cuda.backends import BACKENDS
 
-    if device != INTERPRETED and not torch.cuda.is_available():
-        raise RuntimeError("torch sees no CUDA GPU here: record where there is one, or use the subject triton")
+    if gpu and not torch.cuda.is_available():
+        raise RuntimeError(
+            f"torch sees no CUDA GPU here: record where there is one, or use the subject {ON_CPU[backend]}"
+        )
+    if backend == "fa3":
+        (kernels.require if gpu else kernels.emulate)()
     vision.activate()
-    from sglang.srt.layers.attention import triton_backend
+    module = import_module(BACKENDS[backend].module)
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
-    if path and not os.path.realpath(triton_backend.__file__).startswith(os.path.realpath(path)):
-        raise ImportError(f"sglang came from {triton_backend.__file__}, not from {path}")
+    if path and not os.path.realpath(str(module.__file__)).startswith(os.path.realpath(path)):
+        raise ImportError(f"sglang came from {module.__file__}, not from {path}")
+    if device == EMULATED:
+        kernels.allow()
     versions = {"python": sys.version.split()[0], "torch": str(torch.__version__), "triton": str(triton.__version__)}
-    if device != INTERPRETED:
-        device = f"cuda:{torch.cuda.get_device_name()}"
-        versions["cuda"] = str(torch.version.cuda)
+    if backend == "fa3":
+        versions["sgl_kernel"] = kernels.installed() if gpu else "emulated"
+    name = device
+    if gpu:
+        name = f"cuda:{torch.cuda.get_device_name()}"
+        versions |= {"cuda": str(torch.version.cuda), **of_gpu()}
     known = set(SpeculativeAlgorithm.__members__) & set(get_args(Algorithm)) - {"NONE"}
-    return SubjectInfo("triton", "", device, versions, tuple(sorted(known)))
+    return SubjectInfo(backend, "", name, versions, tuple(sorted(known)), dtype=DEVICES[device].dtype)
 
 
 def in_child(look: Callable[[], SubjectInfo]) -> SubjectInfo:
