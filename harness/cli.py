@@ -303,7 +303,10 @@ Drawn = Annotated[int, typer.Option("--seed", min=0, help="Seed of the drawn sce
 def record(
     out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The directory to write; it must not be there.")],
     subject: Annotated[
-        str, typer.Option("--subject", help="ascend, npu, triton, cuda, fa3 or fa3-emulated.")
+        str,
+        typer.Option(
+            "--subject", help="ascend, npu, triton, cuda, fa3, fa3-emulated, flashinfer or flashinfer-emulated."
+        ),
     ] = "ascend",
     sglang: Sglang = None,
     profile: ProfileName = "dev",

@@ -87,6 +87,7 @@ def subjects(items: list[Item]) -> list[Item]:
     emulated = source + ([] if "torch" in present else ["torch"])
     real = source + [name for name in ("torch", "torch_npu", "CANN", "NPU") if name not in present]
     gpu = emulated + ([] if "GPU" in present else ["GPU"])
+    flashinfer = gpu + ([] if version("flashinfer-python") else ["flashinfer-python"])
     fa3 = gpu + ([] if version("sglang-kernel") else ["sglang-kernel"])
     return [
         Item("ascend, emulated NPU", not emulated, _lacks(emulated)),
@@ -95,6 +96,8 @@ def subjects(items: list[Item]) -> list[Item]:
         Item("cuda", not gpu, _lacks(gpu)),
         Item("fa3, emulated kernels", not emulated, _lacks(emulated)),
         Item("fa3", not fa3, _lacks(fa3)),
+        Item("flashinfer, emulated kernels", not emulated, _lacks(emulated)),
+        Item("flashinfer", not flashinfer, _lacks(flashinfer)),
     ]
 
 

@@ -6,10 +6,11 @@ bottom right corner, a window is (left, right) around it, both inclusive, and a 
 """
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from harness.gpu.dense import Sight, attend
 from harness.gpu.refusal import Refusal
 from harness.gpu.schedule import require_fresh
 
@@ -28,24 +29,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "only_qv": (False,),
     "return_softmax_lse": (False,),
 }
-
-
-class _Sight(NamedTuple):
-    """What a query sees: `left` keys before its own position and `right` after it, -1 for all of them."""
-
-    left: int
-    right: int
-
-    def mask(self, queries: int, keys: int) -> torch.Tensor:
-        """Whether each query sees each key: bool (queries, keys), the last query at the last key."""
-        own = torch.arange(queries)[:, None] + keys - queries
-        position = torch.arange(keys)[None, :]
-        seen = torch.ones(queries, keys, dtype=torch.bool)
-        if self.left >= 0:
-            seen &= position >= own - self.left
-        if self.right >= 0:
-            seen &= position <= own + self.right
-        return seen
 
 
 def flash_attn_with_kvcache(
@@ -105,13 +88,14 @@ def flash_attn_with_kvcache(
     if scheduler_metadata is not None:
         require_fresh(_KERNEL, scheduler_metadata, cache_seqlens)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
-    sight = _Sight(window_size[0], 0 if causal else window_size[1])
+    sight = Sight(window_size[0], 0 if causal else window_size[1])
     output = torch.full_like(q, float("nan"))
     start = 0
     for pages, length, end in zip(page_table, lengths, ends, strict=True):
         own = pages[: -(-length // k_cache.shape[1])].long()
         keys, values = (cache[own].flatten(0, 1)[:length].float() for cache in (k_cache, v_cache))
-        output[start:end] = _attention(q[start:end].float() * scale, keys, values, sight, sinks).to(q.dtype)
+        seen = sight.mask(end - start, length)
+        output[start:end], _ = attend(q[start:end].float() * scale, keys, values, seen, sinks)
         start = end
     return output
 
@@ -168,22 +152,3 @@ def _lengths(cache_seqlens: torch.Tensor, page_table: torch.Tensor, batch: int, 
             place = f"page_table[{request}, {column}]"
             _KERNEL.require(0 <= page < pages, place, page, f"the cache has pages 0 to {pages - 1}")
     return lengths
-
-
-def _attention(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, sight: _Sight, sinks: torch.Tensor | None
-) -> torch.Tensor:
-    """Attention of one request in float32: scaled queries (rows, heads, size), the others (length, KV heads, size)."""
-    rows, heads, size = queries.shape
-    kv_heads = keys.shape[1]
-    grouped = queries.view(rows, kv_heads, heads // kv_heads, size)
-    scores = torch.einsum("qhgd,khd->qhgk", grouped, keys)
-    seen = sight.mask(rows, len(keys))
-    scores = scores.masked_fill(~seen[:, None, None, :], float("-inf"))
-    if sinks is not None:
-        sink = sinks.float().view(1, kv_heads, -1, 1).expand(rows, -1, -1, -1)
-        weights = torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
-    else:
-        weights = scores.softmax(dim=-1)
-    weights[~seen.any(dim=-1)] = 0.0  # the softmax of nothing is NaN
-    return torch.einsum("qhgk,khd->qhgd", weights, values).reshape(rows, heads, size)

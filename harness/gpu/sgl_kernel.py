@@ -1,11 +1,9 @@
 """Makes sgl_kernel importable with what is emulated of it; the rest of it is as if it were not installed."""
 
-import sys
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any, NoReturn
 
 from harness.gpu.flash_attention import flash_attn_with_kvcache
+from harness.gpu.modules import put
 from harness.gpu.schedule import get_scheduler_metadata
 
 
@@ -21,19 +19,10 @@ def flash_attn_varlen_func(*arguments: Any, **options: Any) -> NoReturn:
 
 def install() -> None:
     """Put the modules that sglang's FlashAttention backend imports before any that are installed (0.5.15 to 0.5.23)."""
-    package = _module("sgl_kernel", merge_state_v2=merge_state_v2)
-    package.flash_attn = _module(  # type: ignore[attr-defined]
+    package = put("sgl_kernel", merge_state_v2=merge_state_v2)
+    package.flash_attn = put(  # type: ignore[attr-defined]
         "sgl_kernel.flash_attn",
         flash_attn_varlen_func=flash_attn_varlen_func,
         flash_attn_with_kvcache=flash_attn_with_kvcache,
         get_scheduler_metadata=get_scheduler_metadata,
     )
-
-
-def _module(name: str, **content: Any) -> ModuleType:
-    module = ModuleType(name)
-    module.__spec__ = ModuleSpec(name, None, is_package=True)
-    module.__path__ = []
-    vars(module).update(content)
-    sys.modules[name] = module
-    return module

@@ -26,6 +26,7 @@ TARGETS: dict[str, tuple[Target, ...]] = {
     "ascend": ("mha", "mla", "swa"),
     "triton": ("mha", "swa"),
     "fa3": ("mha", "swa"),
+    "flashinfer": ("mha",),
 }
 
 

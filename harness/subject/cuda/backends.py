@@ -12,7 +12,8 @@ from harness.scenario.metadata import MetadataScenario
 class Backend(NamedTuple):
     """The classes of one backend in `module`.
 
-    `lengths` says how many positions each of so many requests sees, `context` how many the model is said to have.
+    `lengths` says how many positions each of so many requests sees, `context` how many the model is said to have,
+    `windows` whether window layers run, too.
     """
 
     module: str
@@ -20,6 +21,7 @@ class Backend(NamedTuple):
     multi_step: str
     lengths: Callable[[Any, int], torch.Tensor]
     context: Callable[[MetadataScenario], int]
+    windows: bool = True
 
     def make(self, model_runner: Any, draft_steps: int) -> Any:
         """A backend; with `draft_steps` that of a draft of so many steps and one branch (0.5.15 to 0.5.23)."""
@@ -38,7 +40,7 @@ def _of_offsets(metadata: Any, requests: int) -> torch.Tensor:
 
 
 def _with_reserve(scenario: MetadataScenario) -> int:
-    """Triton's backend sizes its buffers by the context, and a kernel would write past their end in silence."""
+    """Triton's and FlashInfer's buffers are as large as the context, and kernels would write past them in silence."""
     return scenario.capacity
 
 
@@ -53,6 +55,16 @@ def _of_cache(metadata: Any, requests: int) -> torch.Tensor:
     return lengths
 
 
+def _of_wrappers(metadata: Any, requests: int) -> torch.Tensor:
+    """Slots that FlashInfer's wrapper for all positions reads, and new keys that lie side by side beside them."""
+    decode = hasattr(metadata, "decode_wrappers")
+    wrapper = (metadata.decode_wrappers if decode else metadata.prefill_wrappers)[-1]
+    lengths: torch.Tensor = wrapper._paged_kv_indptr_buf[: requests + 1].diff()
+    if not decode and metadata.use_ragged:
+        lengths = lengths + wrapper._qo_indptr_buf[: requests + 1].diff()
+    return lengths
+
+
 _FOLDER = "sglang.srt.layers.attention"
 BACKENDS = {
     "triton": Backend(
@@ -64,5 +76,13 @@ BACKENDS = {
         "FlashAttentionMultiStepBackend",
         _of_cache,
         _of_model,
+    ),
+    "flashinfer": Backend(
+        f"{_FOLDER}.flashinfer_backend",
+        "FlashInferAttnBackend",
+        "FlashInferMultiStepDraftBackend",
+        _of_wrappers,
+        _with_reserve,
+        windows=False,
     ),
 }

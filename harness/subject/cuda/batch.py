@@ -35,6 +35,7 @@ class CudaBatchBuilder(BatchBuilder):
             padding = (0, padded - len(batch))
             lengths = torch.nn.functional.pad(forward_batch.extend_seq_lens, padding, value=scenario.draft_tokens)
             spec_info.extend_seq_lens_tensor = lengths
+            self._accept(spec_info, padded, scenario.draft_tokens)
         if self.translator is not None:
             self.translator.own_plan(forward_batch).bind(forward_batch, self.translator)
         return built
@@ -48,15 +49,30 @@ class CudaBatchBuilder(BatchBuilder):
         if forward_batch.forward_mode.is_draft_extend_v2():
             lengths = torch.tensor(forward_batch.extend_seq_lens_cpu, dtype=torch.int32, device=self.device)
             forward_batch.extend_seq_lens = lengths
+        # What a runner captures says how long all requests are together (`decode_cuda_graph_runner.py`, 0.5.15 to
+        # 0.5.23), and FlashInfer's backend makes its indices as long.
+        forward_batch.seq_lens_sum = int(forward_batch.seq_lens.sum())
         if self.translator is not None:
             self.translator.bind_runner_slots(forward_batch)
 
     def spec_info(self, scenario: MetadataScenario, tokens: int) -> Any:
-        """See `BatchBuilder`; a draft extend has a block of tokens for each request, and says so."""
+        """See `BatchBuilder`; a draft extend has a block of tokens for each request, all of them accepted, and says so.
+
+        A verify of the EAGLE family is captured with a mask in which every query sees every position (`get_spec_info`
+        of decode_cuda_graph_runner.py, 0.5.15 to 0.5.23).
+        """
         info = super().spec_info(scenario, tokens)
         if scenario.mode == "draft_extend":
             info.num_tokens_per_req = scenario.draft_tokens
+            self._accept(info, tokens // scenario.draft_tokens, scenario.draft_tokens)
+        if scenario.mode == "target_verify" and scenario.algorithm not in DFLASH_FAMILY:
+            info.custom_mask = torch.ones(tokens * scenario.draft_tokens, dtype=torch.bool, device=self.device)
         return info
+
+    def _accept(self, spec_info: Any, requests: int, block: int) -> None:
+        """Whole blocks are accepted; the graph runner hands this over as far as it pads the batch, too."""
+        accepted = torch.full((requests,), block, dtype=torch.int32, device=self.device)
+        spec_info.num_correct_drafts = spec_info.num_accept_tokens = accepted
 
     def _chain(self, scenario: MetadataScenario, batch: tuple[Request, ...]) -> torch.Tensor:
         """For each request and query, whether it sees each position: the prefix, and the block up to itself."""

@@ -6,6 +6,7 @@ Without a GPU the kernels are launched over the same buffers again, with the met
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from harness.subject.ascend.unwatched import UnwatchedForward
 from harness.subject.blame import StandIn
 
 Attend = Callable[[list[Inputs]], list[torch.Tensor]]
+Launch = Callable[[], Sequence[torch.Tensor]]
 
 
 class CudaExecutor(GraphExecutor):
@@ -50,18 +52,20 @@ class Launches(CapturedAttention):
     def __init__(self, backends: Sequence[Any], example: Inputs, most: int, steps: int) -> None:
         self.backends = backends
         self.inputs = [Inputs(*(part.new_zeros(most, *part.shape[1:]) for part in example)) for _ in range(steps)]
-        self._replays: dict[int, Callable[[], Sequence[torch.Tensor]]] = {}
+        self._replays: dict[int, Launch] = {}
         self._outputs: Sequence[torch.Tensor] = ()
 
     def capture(self, bucket: int, rows: int, attend: Attend) -> None:
         """See `CapturedAttention`."""
         live = [Inputs(*(part[:rows] for part in inputs)) for inputs in self.inputs]
+        launch: Launch = partial(attend, live)
         if live[0].queries.is_cuda:
-            self._replays[bucket] = _graph(lambda: attend(live))
-        else:
-            # A graph keeps the addresses of its tensors and the values of its numbers; a replay renews tensors alone.
-            metadata = [copy(backend.forward_metadata) for backend in self.backends]
-            self._replays[bucket] = lambda: self._launched(metadata, lambda: attend(live))
+            launch = _graph(launch)
+        # A graph keeps the addresses of its tensors and the values of its numbers; a replay renews tensors alone. That
+        # what was captured is the backend's metadata again says whose lengths they are on a GPU, too: a replay of
+        # FlashInfer's does not set them (`init_forward_metadata_out_graph`, 0.5.15 to 0.5.23).
+        metadata = [copy(backend.forward_metadata) for backend in self.backends]
+        self._replays[bucket] = partial(self._launched, metadata, launch)
 
     def replay(self, bucket: int, **options: Any) -> None:
         """Launch what was captured for `bucket`."""
@@ -71,13 +75,13 @@ class Launches(CapturedAttention):
         """Let go of the graphs."""
         self._replays.clear()
 
-    def _launched(self, metadata: Sequence[Any], attend: Callable[[], list[torch.Tensor]]) -> Sequence[torch.Tensor]:
+    def _launched(self, metadata: Sequence[Any], launch: Launch) -> Sequence[torch.Tensor]:
         for backend, captured in zip(self.backends, metadata, strict=True):
             backend.forward_metadata = captured
-        return attend()
+        return launch()
 
 
-def _graph(attend: Callable[[], list[torch.Tensor]]) -> Callable[[], Sequence[torch.Tensor]]:
+def _graph(attend: Launch) -> Launch:
     """A CUDA graph of `attend`, after a warm-up that compiles the kernels."""
     attend()
     torch.cuda.synchronize()

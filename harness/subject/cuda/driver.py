@@ -14,7 +14,7 @@ from harness.subject.ascend import reading, releases
 from harness.subject.ascend.pools import Kinds, Pools
 from harness.subject.ascend.unwatched import UnwatchedForward
 from harness.subject.blame import out_of_memory, sglang_error, where
-from harness.subject.cuda.backends import BACKENDS, Backend
+from harness.subject.cuda.backends import BACKENDS
 from harness.subject.cuda.batch import CudaBatchBuilder
 from harness.subject.cuda.captured import CudaExecutor
 from harness.subject.cuda.stand_in import model_runner, server_args
@@ -31,9 +31,8 @@ class Driver:
         torch.set_num_threads(1)
         torch.set_grad_enabled(False)
         self.info = info
-        self.backend = BACKENDS[info.kind]
         self.device = "cuda" if info.device.startswith("cuda:") else "cpu"
-        self.parallel = releases.override_parallel(import_module(self.backend.module))
+        self.parallel = releases.override_parallel(import_module(BACKENDS[info.kind].module))
         self.warm: OrderedDict[Any, Session] = OrderedDict()
 
     def observe(self, message: Observe) -> Observed:
@@ -47,6 +46,8 @@ class Driver:
             return Observation(
                 fault=Fault("unsupported", f"the subject {self.info.kind} runs attention with heads of keys only")
             )
+        if scenario.target == "swa" and not BACKENDS[self.info.kind].windows:
+            return Observation(fault=Fault("unsupported", f"the subject {self.info.kind} runs no window layers"))
         try:
             return Observation(self._session(scenario).run(scenario))
         except Exception as error:
@@ -63,7 +64,7 @@ class Driver:
         if key in self.warm:
             self.warm.move_to_end(key)
         else:
-            self.warm[key] = Session(scenario, self.backend, self.device, getattr(torch, self.info.dtype))
+            self.warm[key] = Session(scenario, self.info.kind, self.device, getattr(torch, self.info.dtype))
             while len(self.warm) > WARM_SESSIONS:
                 self.warm.popitem(last=False)
         return self.warm[key]
@@ -72,17 +73,19 @@ class Driver:
 class Session:
     """One backend over its pools."""
 
-    def __init__(self, scenario: MetadataScenario, kind: Backend, device: str, dtype: torch.dtype) -> None:
-        self.kind = kind
+    def __init__(self, scenario: MetadataScenario, name: str, device: str, dtype: torch.dtype) -> None:
+        self.kind = BACKENDS[name]
         self.builder = CudaBatchBuilder(device)
-        arguments = server_args(scenario, device)
+        arguments = server_args(scenario, device, name)
         self.pools = Pools(scenario, device, cuda_kinds, dtype)
         self.builder.translator = _translator(scenario, self.pools, device)
         algorithm = self.builder.algorithm(scenario.algorithm)
+        context = self.kind.context(scenario)
         self.model_runner = model_runner(
-            scenario, self.pools, arguments, algorithm, device, self.builder.translator, kind.context(scenario)
+            scenario, self.pools, arguments, algorithm, device, self.builder.translator, context, name
         )
-        self.backend = kind.make(self.model_runner, scenario.draft_tokens - 1 if scenario.mode == "draft_decode" else 0)
+        steps = scenario.draft_tokens - 1 if scenario.mode == "draft_decode" else 0
+        self.backend = self.kind.make(self.model_runner, steps)
         self.forward = UnwatchedForward(scenario, self.pools, device)
 
     def run(self, scenario: MetadataScenario) -> tuple[Seen, ...]:

@@ -18,8 +18,10 @@ from harness.subject.frames import Hello, ProtocolError, SubjectInfo, read_frame
 INTERPRETED = "triton-interpreter"
 #: The device of a subject whose FlashAttention 3 is emulated on the CPU, where Triton interprets what prepares it.
 EMULATED = "fa3-emulated"
+#: The same for FlashInfer.
+FLASHINFER_EMULATED = "flashinfer-emulated"
 #: The subject that runs a backend without a GPU.
-ON_CPU = {"triton": "triton", "fa3": EMULATED}
+ON_CPU = {"triton": "triton", "fa3": EMULATED, "flashinfer": FLASHINFER_EMULATED}
 
 
 class Device(NamedTuple):
@@ -30,16 +32,19 @@ class Device(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        """What it computes in: FlashAttention 3's kernels know no float32; float16 has more digits than bfloat16."""
-        return "float16" if self == FA3 else "float32"
+        """What it computes in: the vendors' kernels know no float32; float16 has more digits than bfloat16."""
+        return "float16" if self in (FA3, FLASHINFER) else "float32"
 
 
 FA3 = Device("fa3", gpu=True)
+FLASHINFER = Device("flashinfer", gpu=True)
 DEVICES = {
     INTERPRETED: Device("triton", gpu=False),
     "cuda": Device("triton", gpu=True),
     EMULATED: Device("fa3", gpu=False),
     "fa3": FA3,
+    FLASHINFER_EMULATED: Device("flashinfer", gpu=False),
+    "flashinfer": FLASHINFER,
 }
 
 
@@ -65,26 +70,27 @@ def imported(path: str, device: str) -> SubjectInfo:
     import triton
 
     from harness.npu import vision
-    from harness.subject.cuda import kernels
     from harness.subject.cuda.backends import BACKENDS
+    from harness.subject.cuda.vendors import VENDORS
 
     if gpu and not torch.cuda.is_available():
         raise RuntimeError(
             f"torch sees no CUDA GPU here: record where there is one, or use the subject {ON_CPU[backend]}"
         )
-    if backend == "fa3":
-        (kernels.require if gpu else kernels.emulate)()
+    vendor = VENDORS.get(backend)
+    if vendor is not None:
+        (vendor.require if gpu else vendor.emulate)()
     vision.activate()
     module = import_module(BACKENDS[backend].module)
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
     if path and not os.path.realpath(str(module.__file__)).startswith(os.path.realpath(path)):
         raise ImportError(f"sglang came from {module.__file__}, not from {path}")
-    if device == EMULATED:
-        kernels.allow()
+    if vendor is not None and not gpu:
+        vendor.allow()
     versions = {"python": sys.version.split()[0], "torch": str(torch.__version__), "triton": str(triton.__version__)}
-    if backend == "fa3":
-        versions["sgl_kernel"] = kernels.installed() if gpu else "emulated"
+    if vendor is not None:
+        versions[vendor.package] = vendor.installed() if gpu else "emulated"
     name = device
     if gpu:
         name = f"cuda:{torch.cuda.get_device_name()}"

@@ -17,8 +17,8 @@ from harness.subject.blame import StandIn
 KV_SPLITS = 8
 
 
-def server_args(scenario: MetadataScenario, device: str) -> Any:
-    """Publish server arguments as the algorithm has them; they are read when a backend is built."""
+def server_args(scenario: MetadataScenario, device: str, backend: str) -> Any:
+    """Publish server arguments as algorithm and `backend` have them; they are read when a backend is built."""
     speculative = scenario.algorithm != "NONE"
     return releases.publish_server_args(
         {
@@ -37,6 +37,13 @@ def server_args(scenario: MetadataScenario, device: str) -> Any:
             "disable_radix_cache": False,
             "enable_dp_attention": False,
             "enable_prefill_cp": False,
+            "enable_mis": False,
+            "enable_two_batch_overlap": False,
+            "disable_attn_tp_gather": False,
+            "moe_dense_tp_size": None,
+            "attention_backend": backend,
+            "prefill_attention_backend": None,
+            "decode_attention_backend": None,
         }
     )
 
@@ -49,8 +56,9 @@ def model_runner(
     device: str,
     translator: Any,
     context: int,
+    backend: str,
 ) -> StandIn:
-    """A `ModelRunner` of a model with that `context`, for backend and graphs (attributes read in 0.5.15 to 0.5.23)."""
+    """A `ModelRunner` of a model with that `context`, for `backend` and graphs (read in 0.5.15 to 0.5.23)."""
     block = scenario.draft_tokens if scenario.algorithm != "NONE" else 1
     return StandIn(
         device=device,
@@ -72,6 +80,8 @@ def model_runner(
         sliding_window_size=scenario.window - 1 if scenario.window else None,
         use_mla_backend=False,
         server_args=arguments,
+        prefill_attention_backend_str=backend,
+        decode_attention_backend_str=backend,
         spec_algorithm=spec_algorithm,
         hybrid_gdn_config=None,
         kimi_linear_config=None,
@@ -103,6 +113,7 @@ def _model_config(scenario: MetadataScenario, pools: Pools, context: int) -> Sta
         v_head_dim=HEAD_SIZE,
         swa_v_head_dim=HEAD_SIZE,
         is_encoder_decoder=False,
+        is_multimodal=False,
         is_local_attention_model=False,
         linear_attn_registry_result=None,
     )
