@@ -9,7 +9,7 @@ from harness.errors import UsageError
 from harness.parity.recording import MANIFEST, Recording
 from harness.scenario import Scenario
 from harness.scenario.observation import Observation
-from harness.subject.cuda.prepare import EMULATED, FLASHINFER_EMULATED, INTERPRETED
+from harness.subject.cuda.prepare import FA3_EMULATED, FLASHINFER_EMULATED, INTERPRETED
 from harness.subject.frames import SubjectInfo
 from harness.subject.source import resolve
 from harness.subject.supervisor import Supervisor
@@ -21,7 +21,7 @@ DEVICES = {
     "triton": INTERPRETED,
     "cuda": "cuda",
     "fa3": "fa3",
-    "fa3-emulated": EMULATED,
+    "fa3-emulated": FA3_EMULATED,
     "flashinfer": "flashinfer",
     "flashinfer-emulated": FLASHINFER_EMULATED,
 }

@@ -14,7 +14,8 @@ class CudaBatchBuilder(BatchBuilder):
 
     A verify of the EAGLE family carries the mask of its tree, here a chain (`build_tree_kernel_efficient`), and a draft
     extend the number of its new tokens on the device (`EagleDraftExtendInput.extend_seq_lens_tensor`).
-    `translator` is the `KVIndexTranslator` of releases that have one (from 0.5.19).
+    `translator` is the `KVIndexTranslator` of releases that have one (from 0.5.19); batches carry a plan of it from
+    0.5.22 on.
     """
 
     translator: Any = None
@@ -36,7 +37,7 @@ class CudaBatchBuilder(BatchBuilder):
             lengths = torch.nn.functional.pad(forward_batch.extend_seq_lens, padding, value=scenario.draft_tokens)
             spec_info.extend_seq_lens_tensor = lengths
             self._accept(spec_info, padded, scenario.draft_tokens)
-        if self.translator is not None:
+        if hasattr(self.translator, "own_plan"):
             self.translator.own_plan(forward_batch).bind(forward_batch, self.translator)
         return built
 
@@ -52,7 +53,7 @@ class CudaBatchBuilder(BatchBuilder):
         # What a runner captures says how long all requests are together (`decode_cuda_graph_runner.py`, 0.5.15 to
         # 0.5.23), and FlashInfer's backend makes its indices as long.
         forward_batch.seq_lens_sum = int(forward_batch.seq_lens.sum())
-        if self.translator is not None:
+        if hasattr(self.translator, "bind_runner_slots"):
             self.translator.bind_runner_slots(forward_batch)
 
     def spec_info(self, scenario: MetadataScenario, tokens: int) -> Any:

@@ -17,11 +17,11 @@ from harness.subject.frames import Hello, ProtocolError, SubjectInfo, read_frame
 #: The device of a subject whose kernels Triton interprets on the CPU; a GPU's is `cuda:` and its name.
 INTERPRETED = "triton-interpreter"
 #: The device of a subject whose FlashAttention 3 is emulated on the CPU, where Triton interprets what prepares it.
-EMULATED = "fa3-emulated"
+FA3_EMULATED = "fa3-emulated"
 #: The same for FlashInfer.
 FLASHINFER_EMULATED = "flashinfer-emulated"
 #: The subject that runs a backend without a GPU.
-ON_CPU = {"triton": "triton", "fa3": EMULATED, "flashinfer": FLASHINFER_EMULATED}
+ON_CPU = {"triton": "triton", "fa3": FA3_EMULATED, "flashinfer": FLASHINFER_EMULATED}
 
 
 class Device(NamedTuple):
@@ -41,7 +41,7 @@ FLASHINFER = Device("flashinfer", gpu=True)
 DEVICES = {
     INTERPRETED: Device("triton", gpu=False),
     "cuda": Device("triton", gpu=True),
-    EMULATED: Device("fa3", gpu=False),
+    FA3_EMULATED: Device("fa3", gpu=False),
     "fa3": FA3,
     FLASHINFER_EMULATED: Device("flashinfer", gpu=False),
     "flashinfer": FLASHINFER,

@@ -15,7 +15,7 @@ from harness.scenario import Request
 from harness.scenario.observation import Observation
 from harness.scenario.validity import why_invalid
 from harness.subject.cuda import kernels
-from harness.subject.cuda.prepare import EMULATED, FA3
+from harness.subject.cuda.prepare import FA3, FA3_EMULATED
 from harness.subject.frames import SubjectInfo
 from harness.subject.source import resolve
 from harness.subject.supervisor import Supervisor
@@ -27,13 +27,13 @@ VERIFY = scenario("DFLASH", "target_verify", "eager")
 
 @pytest.fixture(scope="module", params=["0.5.15", "0.5.18", "0.5.23"])
 def fa3(request: pytest.FixtureRequest) -> Iterator[Supervisor]:
-    with Supervisor(resolve(request.param), EMULATED) as supervisor:
+    with Supervisor(resolve(request.param), FA3_EMULATED) as supervisor:
         yield supervisor
 
 
 def observed_with(fault: str) -> Observation:
     """What is seen of a verify where `fault` is planted."""
-    with Supervisor(resolve("0.5.23"), EMULATED, command(fault)) as supervisor:
+    with Supervisor(resolve("0.5.23"), FA3_EMULATED, command(fault)) as supervisor:
         (observed,) = supervisor.observe([VERIFY])
     return observed
 
@@ -57,7 +57,7 @@ def _knows(info: SubjectInfo, algorithm: str) -> bool:
 @pytest.mark.parametrize(("release", "verdict"), [("0.5.17", "WITHIN NOISE"), ("0.5.18", "DIFFERENT")])
 def test_the_block_that_ascend_counts_twice_in_0_5_18_is_found_beside_it(release: str, verdict: str) -> None:
     source = resolve(release)
-    with Supervisor(source) as ascend, Supervisor(source, EMULATED) as fa3:
+    with Supervisor(source) as ascend, Supervisor(source, FA3_EMULATED) as fa3:
         comparison = Comparison(ascend, fa3)
         comparison.run([VERIFY], lambda done, total: None)
     document = comparison.document()
