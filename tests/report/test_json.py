@@ -43,6 +43,7 @@ def test_the_subject_is_named_with_its_versions() -> None:
         "capabilities": ["DFLASH", "EAGLE"],
         "revision": "abc",
         "spec": "0.5.18",
+        "dtype": "float32",
     }
 
 
