@@ -19,7 +19,7 @@ from harness.errors import CannotJudge
 from harness.files import safe_name, write_atomically
 from harness.scenario import Scenario
 from harness.scenario.case import SCHEMA, Case
-from harness.subject.cuda.prepare import INTERPRETED
+from harness.subject.cuda.prepare import INTERPRETING
 from harness.subject.source import Source
 
 FOLDER = Path(".harness", "pending")
@@ -44,7 +44,7 @@ class Pending:
 
     def __init__(self, source: Source, device: str, folder: Path = FOLDER) -> None:
         self.release = source.release
-        self.durable = device not in ("emulated", INTERPRETED)
+        self.durable = device != "emulated" and device not in INTERPRETING
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with _locked(folder):

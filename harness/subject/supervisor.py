@@ -19,7 +19,7 @@ from harness.scenario import Scenario, SessionScenario
 from harness.scenario.observation import Fault, Observation
 from harness.scenario.session import Subject
 from harness.shadow.overhead import Overhead
-from harness.subject.cuda.prepare import FA3_EMULATED, FLASHINFER_EMULATED, INTERPRETED
+from harness.subject.cuda.prepare import INTERPRETING
 from harness.subject.frames import (
     ClosedError,
     DeadlineError,
@@ -40,7 +40,6 @@ from harness.subject.source import Source
 START_LIMIT = 180.0  #: seconds to import sglang on a slow machine
 STEP_LIMIT = 30.0  #: seconds for one scenario, thousands of times what one takes
 INTERPRETED_LIMIT = 60.0  #: seconds for each scenario whose kernels are interpreted, which takes 1 to 3
-INTERPRETING = (INTERPRETED, FA3_EMULATED, FLASHINFER_EMULATED)  #: devices where they are
 #: Seconds to start a server and to play one session, some ten times what it takes.
 SESSION_LIMITS: dict[Subject, float] = {"worker": 240.0, "engine": 600.0}
 TRACED = 10  #: times as long as usual that a scenario may take while its lines are noted

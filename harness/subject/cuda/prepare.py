@@ -46,6 +46,8 @@ DEVICES = {
     FLASHINFER_EMULATED: Device("flashinfer", gpu=False),
     "flashinfer": FLASHINFER,
 }
+#: The devices of subjects that need no GPU: processes like any other, whose kernels take their time.
+INTERPRETING = frozenset(name for name, device in DEVICES.items() if not device.gpu)
 
 
 def prepare(path: str, device: str) -> SubjectInfo:
