@@ -46,6 +46,14 @@ class AttentionWrapper:
         """Prepare a run; see the wrappers."""
         raise NotImplementedError
 
+    def forward_return_lse(self, *tensors: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Output, and the logarithm of its weights' sum to the base 2, float32 (rows, heads); see the wrappers."""
+        raise NotImplementedError
+
+    def forward(self, *tensors: Any, **options: Any) -> torch.Tensor:
+        """The output of `forward_return_lse` alone."""
+        return self.forward_return_lse(*tensors, **options)[0]
+
     def _planned(
         self, qo: torch.Tensor, kv: torch.Tensor, heads: int, kv_heads: int, size: int, page_size: int = 1
     ) -> Plan:

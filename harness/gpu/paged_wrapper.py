@@ -149,25 +149,6 @@ class BatchPrefillWithPagedKVCacheWrapper(PagedWrapper):
         plan = self._planned(qo_indptr, paged_kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, page_size)
         self._mask(custom_mask, plan)
 
-    def forward(
-        self,
-        q: torch.Tensor,
-        paged_kv_cache: tuple[torch.Tensor, torch.Tensor],
-        *,
-        causal: bool = False,
-        sm_scale: float | None = None,
-        logits_soft_cap: float | None = None,
-        **options: Any,
-    ) -> torch.Tensor:
-        """Attention of `q` (rows, heads, size) to a cache of (slots, KV heads, size), like `q`.
-
-        A mask of the plan, or in a graph a buffer for one, has the say over `causal`. Raises RuntimeError where what is
-        read does not fit the plan or leads out of the cache.
-        """
-        return self.forward_return_lse(
-            q, paged_kv_cache, causal=causal, sm_scale=sm_scale, logits_soft_cap=logits_soft_cap, **options
-        )[0]
-
     def forward_return_lse(
         self,
         q: torch.Tensor,
@@ -178,7 +159,11 @@ class BatchPrefillWithPagedKVCacheWrapper(PagedWrapper):
         logits_soft_cap: float | None = None,
         **options: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `forward`, with the logarithm of the weights' sum to the base 2, float32 (rows, heads)."""
+        """Attention of `q` (rows, heads, size) to a cache of (slots, KV heads, size), like `q`, and its sums.
+
+        A mask of the plan, or in a graph a buffer for one, has the say over `causal`. Raises RuntimeError where what is
+        read does not fit the plan or leads out of the cache.
+        """
         if self._plan_info is None:
             rows = []
         else:
@@ -246,7 +231,7 @@ class BatchDecodeWithPagedKVCacheWrapper(PagedWrapper):
             self, indptr, indices, last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size, **options
         )
 
-    def forward(
+    def forward_return_lse(
         self,
         q: torch.Tensor,
         paged_kv_cache: tuple[torch.Tensor, torch.Tensor],
@@ -254,10 +239,10 @@ class BatchDecodeWithPagedKVCacheWrapper(PagedWrapper):
         sm_scale: float | None = None,
         logits_soft_cap: float | None = None,
         **options: Any,
-    ) -> torch.Tensor:
-        """Attention of `q` (batch, heads, size) to a cache of (slots, KV heads, size), like `q`."""
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Attention of `q` (batch, heads, size) to a cache of (slots, KV heads, size), like `q`, and its sums."""
         rows = [] if self._plan_info is None else list(self._plan_info.rows)
-        return self._attention(q, paged_kv_cache, rows, False, sm_scale, logits_soft_cap, options)[0]
+        return self._attention(q, paged_kv_cache, rows, False, sm_scale, logits_soft_cap, options)
 
 
 def fast_decode_plan(

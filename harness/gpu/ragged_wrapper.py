@@ -33,25 +33,6 @@ class BatchPrefillWithRaggedKVCacheWrapper(AttentionWrapper):
         self._cached_q_data_type = self._cached_kv_data_type = q_data_type
         self._planned(qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk)
 
-    def forward(
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        *,
-        causal: bool = False,
-        sm_scale: float | None = None,
-        logits_soft_cap: float | None = None,
-        **options: Any,
-    ) -> torch.Tensor:
-        """Attention of `q` (rows, heads, size) to `k` and `v` (keys, KV heads, size), like `q`.
-
-        Raises RuntimeError where the tensors do not fit the plan, or the plan is stale.
-        """
-        return self.forward_return_lse(
-            q, k, v, causal=causal, sm_scale=sm_scale, logits_soft_cap=logits_soft_cap, **options
-        )[0]
-
     def forward_return_lse(
         self,
         q: torch.Tensor,
@@ -63,7 +44,10 @@ class BatchPrefillWithRaggedKVCacheWrapper(AttentionWrapper):
         logits_soft_cap: float | None = None,
         **options: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `forward`, with the logarithm of the weights' sum to the base 2, float32 (rows, heads)."""
+        """Attention of `q` (rows, heads, size) to `k` and `v` (keys, KV heads, size), like `q`, and its sums.
+
+        Raises RuntimeError where the tensors do not fit the plan, or the plan is stale.
+        """
         plan = self._ready(q, k, v, options)
         self.kernel.require_one_device({"q": q, "k": k, "v": v, "qo_indptr": self._qo_indptr_buf})
         rows = counts(self.kernel, "qo_indptr", self._qo_indptr_buf, len(plan.rows))
