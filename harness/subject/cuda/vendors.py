@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from harness.subject.cuda import flashinfer_kernels, kernels
+from harness.subject.cuda import fa3_kernels, flashinfer_kernels
 
 
 class Vendor(NamedTuple):
@@ -22,7 +22,7 @@ class Vendor(NamedTuple):
 
 #: By the backend; Triton's kernels are sglang's own.
 VENDORS = {
-    "fa3": Vendor("sgl_kernel", kernels.require, kernels.installed, kernels.emulate, kernels.allow),
+    "fa3": Vendor("sgl_kernel", fa3_kernels.require, fa3_kernels.installed, fa3_kernels.emulate, fa3_kernels.allow),
     "flashinfer": Vendor(
         "flashinfer",
         flashinfer_kernels.require,

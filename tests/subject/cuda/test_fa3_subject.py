@@ -14,7 +14,7 @@ from harness.reference.metadata import rows
 from harness.scenario import Request
 from harness.scenario.observation import Observation
 from harness.scenario.validity import why_invalid
-from harness.subject.cuda import kernels
+from harness.subject.cuda import fa3_kernels
 from harness.subject.cuda.prepare import FA3, FA3_EMULATED
 from harness.subject.frames import SubjectInfo
 from harness.subject.source import resolve
@@ -142,15 +142,15 @@ def test_a_gpu_or_a_package_that_cannot_run_it_is_named(
     capability: tuple[int, int], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    monkeypatch.setattr(kernels, "find_spec", lambda name: None)
+    monkeypatch.setattr(fa3_kernels, "find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match=says):
-        kernels.require()
+        fa3_kernels.require()
 
 
 def test_a_gpu_of_its_own_with_the_package_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr(kernels, "find_spec", lambda name: name)
-    kernels.require()
+    monkeypatch.setattr(fa3_kernels, "find_spec", lambda name: name)
+    fa3_kernels.require()
 
 
 def test_the_package_is_told_by_either_of_its_names_and_unknown_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,12 +161,12 @@ def test_the_package_is_told_by_either_of_its_names_and_unknown_is_no_failure(mo
             raise PackageNotFoundError(name)
         return known[name]
 
-    monkeypatch.setattr(kernels, "version", version)
-    assert kernels.installed() == "0.3.1"
+    monkeypatch.setattr(fa3_kernels, "version", version)
+    assert fa3_kernels.installed() == "0.3.1"
     known["sglang-kernel"] = "0.4.10"
-    assert kernels.installed() == "0.4.10"
+    assert fa3_kernels.installed() == "0.4.10"
     known.clear()
-    assert kernels.installed() == "unknown"
+    assert fa3_kernels.installed() == "unknown"
 
 
 def test_the_noise_of_a_gpu_is_known_by_its_backend_and_its_dtype() -> None:
