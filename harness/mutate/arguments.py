@@ -1,6 +1,7 @@
-"""Why some mutants need not be killed: `arguments.json`, in which each entry names its place by the text of its line.
+"""Why some mutants need not be killed: the files of `argued`, each of a group of targets.
 
-An entry whose place is not there any more, or that is no longer true, is an error, so that none goes stale unseen.
+An entry names its place by the text of its line; one whose place is not there any more, or that is no longer true, is
+an error, so that none goes stale unseen.
 """
 
 from collections.abc import Sequence
@@ -77,24 +78,34 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if release != self.release:
             return
         if unknown := self.idle.keys() - CHECKS.keys():
-            raise UsageError(f"arguments.json is stale: there is no check {sorted(unknown)[0]}: delete the entry.")
+            raise UsageError(
+                f"harness/mutate/argued is stale: there is no check {sorted(unknown)[0]}: delete the entry."
+            )
         functions = {mutant.target.function for mutant in every}
         for entry in (*self.equivalent, *self.alive):
             if entry.function in functions and not any(map(entry.means, every)):
                 change = f" that turns {entry.change}" if entry.change else ""
                 raise UsageError(
-                    f"arguments.json is stale: {entry.function} of {release} has no mutant {entry.operator} in the "
-                    f"line {entry.line!r}{change}: delete the entry."
+                    f"harness/mutate/argued is stale: {entry.function} of {release} has no mutant {entry.operator} in "
+                    f"the line {entry.line!r}{change}: delete the entry."
                 )
         for outside in self.beyond:
             if outside.function in functions and not any(map(outside.means, every)):
                 raise UsageError(
-                    f"arguments.json is stale: {outside.function} of {release} has nothing to mutate below "
+                    f"harness/mutate/argued is stale: {outside.function} of {release} has nothing to mutate below "
                     f"{outside.within!r}: delete the entry."
                 )
 
 
 def arguments() -> Arguments:
-    """The entries of the data file."""
-    data = files("harness.mutate").joinpath("arguments.json").read_bytes()
-    return msgspec.json.decode(data, type=Arguments)
+    """The entries of all files."""
+    folder = files("harness.mutate").joinpath("argued")
+    named = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
+    read = [msgspec.json.decode(file.read_bytes(), type=Arguments) for file in named]
+    return Arguments(
+        read[0].release,
+        tuple(entry for one in read for entry in one.equivalent),
+        tuple(entry for one in read for entry in one.alive),
+        tuple(entry for one in read for entry in one.beyond),
+        {check: why for one in read for check, why in one.idle.items()},
+    )

@@ -14,7 +14,7 @@ MOST_LISTED = 12
 _MEANING = """\
 A mutant is one function of sglang's own source with one place changed, in the memory of its subject. It is killed where
 a check says of it what no check says of the release as it is. The score is of mutants that some scenario runs and that
-are not argued to do the same (`harness/mutate/arguments.json`). A *masked* mutant changes what is said, but under a
+are not argued to do the same (`harness/mutate/argued`). A *masked* mutant changes what is said, but under a
 fingerprint that the release shows elsewhere; it counts as alive.
 """
 

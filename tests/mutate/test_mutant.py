@@ -3,12 +3,14 @@
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.errors import UsageError
+from harness.mutate import arguments as arguments_module
 from harness.mutate.arguments import Argument, Arguments, Beyond, arguments
 from harness.mutate.mutant import Mutant, mutants, sampled
-from harness.mutate.targets import TARGETS, Target, targets_of
+from harness.mutate.targets import TARGET_GROUPS, TARGETS, Target, targets_of
 from harness.subject.source import resolve
 
 FILE = "sglang/here.py"
@@ -109,7 +111,7 @@ def test_one_that_is_known_to_be_alive_is_not_equivalent(sglang: Path) -> None:
 def test_a_stale_entry_is_an_error_that_names_it(changes: dict[str, str], sglang: Path) -> None:
     argued = Arguments("1.0", (entry(**changes),))
 
-    with pytest.raises(UsageError, match=r"arguments\.json is stale: Backend\.lengths of 1\.0 has no mutant"):
+    with pytest.raises(UsageError, match=r"harness/mutate/argued is stale: Backend\.lengths of 1\.0 has no mutant"):
         argued.require_fresh("1.0", mutants(sglang, TARGET))
 
 
@@ -143,6 +145,14 @@ def test_a_stale_head_is_an_error_that_names_it(sglang: Path) -> None:
 
     with pytest.raises(UsageError, match="has nothing to mutate below 'if prefix > 7:'"):
         argued.require_fresh("1.0", mutants(sglang, TARGET))
+
+
+def test_the_arguments_of_every_group_are_about_one_release() -> None:
+    folder = Path(arguments_module.__file__).parent / "argued"
+    releases = {msgspec.json.decode(file.read_bytes(), type=Arguments).release for file in folder.iterdir()}
+
+    assert releases == {arguments().release}
+    assert {file.stem for file in folder.iterdir()} <= set(TARGET_GROUPS)
 
 
 def test_every_argument_gives_a_reason_and_is_about_a_target() -> None:
