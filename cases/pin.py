@@ -17,6 +17,7 @@ from harness.campaign.trial import Trial
 from harness.checks.registry import CHECKS
 from harness.report.judgement import judge
 from harness.scenario import Scenario
+from harness.scenario.capability import missing
 from harness.scenario.case import SCHEMA, Case, write_case
 from harness.scenario.pinned import FOLDER, pinned_cases
 from harness.subject.source import resolve
@@ -47,13 +48,14 @@ def add_new(scan: dict, folder: Path = FOLDER) -> list[str]:
 
 
 def wrong_in(release: str, cases: dict[str, Case]) -> set[str]:
-    """The names of the cases that are wrong in `release`."""
+    """The names of the cases that are wrong in `release`, of those that it has what it takes for."""
     with Supervisor(resolve(release)) as supervisor:
         trial = Trial(supervisor.observe, list(CHECKS.values()), Tally(list(CHECKS)))
         return {
             name
             for name, case in cases.items()
-            if case.shows_in({finding.fingerprint for finding in trial.judge(case.scenario, only=case.check)})
+            if not missing(case.scenario, supervisor.info.capabilities)
+            and case.shows_in({finding.fingerprint for finding in trial.judge(case.scenario, only=case.check)})
         }
 
 

@@ -358,6 +358,10 @@ def mutate(
     faults: Annotated[
         bool, typer.Option("--faults", help="The faults of the catalogue; no mutants but of those named.")
     ] = False,
+    without: Annotated[
+        Optional[list[str]],
+        typer.Option("--without", metavar="CHECK", help="Switch this check off, to see what lives; may be repeated."),
+    ] = None,
     minutes: Annotated[
         Optional[float],
         typer.Option("--minutes", metavar="M", min=0, help="Be done after M minutes, with what there was time for."),
@@ -369,7 +373,9 @@ def mutate(
 ) -> None:
     """Run mutants of sglang's own source, and show which check kills each, and which survive."""
     named = (target or [], group or [])
-    raise typer.Exit(mutating.mutate(sglang, *named, limit, seed, sweep, faults, minutes, json, markdown))
+    raise typer.Exit(
+        mutating.mutate(sglang, *named, limit, seed, sweep, faults, without or [], minutes, json, markdown)
+    )
 
 
 @app.command(context_settings={"allow_interspersed_args": False})

@@ -88,6 +88,11 @@ def _metadata(scenario: Scenario) -> bool:
     return isinstance(scenario, MetadataScenario)
 
 
+def _metadata_alone(scenario: Scenario) -> bool:
+    """Where attention runs as well, an error is that of `attention-runs`."""
+    return isinstance(scenario, MetadataScenario) and scenario.attention is None
+
+
 def _twice(scenario: MetadataScenario) -> tuple[MetadataScenario, ...]:
     return (replace(scenario, builds=2),)
 
@@ -97,7 +102,7 @@ CHECKS = (
         "builds",
         "metadata",
         "Building metadata for a legal batch raises nothing.",
-        _metadata,
+        _metadata_alone,
         error_free("builds", "the backend", "the server stops at this batch"),
     ),
     Check(

@@ -47,3 +47,10 @@ def checks_of(groups: Sequence[str]) -> list[Check]:
         if group not in GROUPS:
             raise UsageError(f"there is no check group {group!r}: the groups are {', '.join(GROUPS)}.")
     return [check for check in CHECKS.values() if not groups or check.group in groups]
+
+
+def checks_without(names: Sequence[str]) -> list[Check]:
+    """All checks but `names`; raises UsageError for one that there is not."""
+    if unknown := set(names) - CHECKS.keys():
+        raise UsageError(f"there is no check {min(unknown)!r}: the checks are {', '.join(CHECKS)}.")
+    return [check for check in CHECKS.values() if check.id not in names]

@@ -27,14 +27,15 @@ def mutate(
     seed: int,
     sweep: bool,
     faults: bool,
+    without: Sequence[str],
     minutes: float | None,
     json_file: Path | None,
     page_file: Path | None,
 ) -> Exit:
     """Run the mutants and the faults of the catalogue, show the score and what survives, and write the files asked for.
 
-    `faults` alone leaves the mutants out; named targets leave the faults out, unless they are asked for as well. What
-    survives is a finding.
+    `faults` alone leaves the mutants out; named targets leave the faults out, unless they are asked for as well. The
+    checks `without` are not asked: what they alone see lives. What survives is a finding.
     """
     with Bars(Console(stderr=True), lines=10) as bars:
         source = resolve(spec, bars.note)
@@ -50,6 +51,7 @@ def mutate(
             Draw(seed=seed),
             arms,
             faults or not named,
+            without,
             minutes,
             lambda stage, done, total: bars.advance(f"sglang {source.release}", stage, done, total),
             bars.note,

@@ -9,7 +9,6 @@ from importlib.resources import files
 
 import msgspec
 
-from harness.checks.registry import CHECKS
 from harness.errors import UsageError
 from harness.mutate.mutant import Mutant
 
@@ -52,14 +51,12 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All entries; they were written for the source of `release`, and hold elsewhere as far as the text is the same.
 
     An `equivalent` mutant does the same; one that is `alive` does not, and the entry says why nothing catches it yet.
-    `idle` says of checks that see nothing which no other sees what they are there for.
     """
 
     release: str
     equivalent: tuple[Argument, ...] = ()
     alive: tuple[Argument, ...] = ()
     beyond: tuple[Beyond, ...] = ()
-    idle: dict[str, str] = {}
 
     def equivalence(self, mutant: Mutant) -> Argument | None:
         """The first entry by which `mutant` does the same."""
@@ -77,10 +74,6 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Raises UsageError for an entry about a function of `every` that means none of them, in its own release."""
         if release != self.release:
             return
-        if unknown := self.idle.keys() - CHECKS.keys():
-            raise UsageError(
-                f"harness/mutate/argued is stale: there is no check {sorted(unknown)[0]}: delete the entry."
-            )
         functions = {mutant.target.function for mutant in every}
         for entry in (*self.equivalent, *self.alive):
             if entry.function in functions and not any(map(entry.means, every)):
@@ -107,5 +100,4 @@ def arguments() -> Arguments:
         tuple(entry for one in read for entry in one.equivalent),
         tuple(entry for one in read for entry in one.alive),
         tuple(entry for one in read for entry in one.beyond),
-        {check: why for one in read for check, why in one.idle.items()},
     )

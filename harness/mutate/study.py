@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from harness.checks.check import Check
-from harness.checks.registry import CHECKS
+from harness.checks.registry import checks_without
 from harness.mutate.arguments import Arguments
-from harness.mutate.faults import Caught, Detection, KnownFault, caught, double_count, known_faults
+from harness.mutate.faults import DOUBLE_COUNT, Caught, Detection, KnownFault, caught, double_count, known_faults
 from harness.mutate.mutant import Mutant, mutants, sampled
 from harness.mutate.run import Fate, Pool, Progress, Status, baseline, fates
 from harness.mutate.scenes import Draw, Scene, drawn, played, swept
@@ -77,9 +77,9 @@ class Study(msgspec.Struct, frozen=True):
     """`known` is what is said of the sglang without a mutant; `scenes` counts scenarios by layer.
 
     `new` is the part of `known` that no pinned case of the release has, and `unjudged` counts scenarios that no mutant
-    was put to, as some check could not judge them. `checks` are those that were asked, `faults` those of the
-    catalogue; `detections` say when the double count was caught. `untried` and `faults_untried` count what `minutes`
-    left no time for. `idle` says of some checks why nothing may need them.
+    was put to, as some check could not judge them. `checks` are those that were asked: not those `without`, which were
+    switched off. `faults` are those of the catalogue; `detections` say when the double count was caught. `untried` and
+    `faults_untried` count what `minutes` left no time for.
     """
 
     release: str
@@ -98,7 +98,7 @@ class Study(msgspec.Struct, frozen=True):
     detections: list[Detection] = []
     minutes: float | None = None
     faults_untried: int = 0
-    idle: dict[str, str] = {}
+    without: list[str] = []
 
     @property
     def unexplained(self) -> list[Verdict]:
@@ -150,14 +150,17 @@ def study(
     draw: Draw,
     arms: Sequence[By] = ("drawn",),
     with_faults: bool = False,
+    without: Sequence[str] = (),
     minutes: float | None = None,
     progress: Progress = lambda stage, done, total: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Study:
     """Run the mutants of `targets`, at most `limit` of them, and say what became of each.
 
-    It takes `minutes`, its start included: what is left then counts as `untried`.
+    It takes `minutes`, its start included: what is left then counts as `untried`. Raises UsageError where one of
+    `without`, the checks that are switched off, is none.
     """
+    asking = checks_without(without)
     start = time.monotonic()
     until = start + 60 * (math.inf if minutes is None else minutes)
     every = [mutant for target in targets for mutant in mutants(Path(source.path), target)]
@@ -170,7 +173,7 @@ def study(
     unjudged = 0
     with Pool(source) as pool:
         capabilities = pool.info.capabilities
-        checks = [check for check in CHECKS.values() if not check.needs or check.needs in capabilities]
+        checks = [check for check in asking if not check.needs or check.needs in capabilities]
         faults = _faults(pool, checks, progress, until) if with_faults else _Faults([], [], 0)
         few = [argued.equivalence(mutant) is not None for mutant in chosen]
         for left, arm in zip(range(len(arms), 0, -1), arms, strict=True):
@@ -212,7 +215,7 @@ def study(
         faults.detections,
         minutes,
         faults.untried,
-        argued.idle,
+        list(without),
     )
 
 
@@ -228,6 +231,7 @@ def _faults(pool: Pool, checks: Sequence[Check], progress: Progress, until: floa
     if pool.release != known.release:
         return _Faults([], [], 0)
     metadata = [check for check in checks if check.group == "metadata"]
+    asked_for = {check.id for check in checks}
 
     by_case: dict[str, list[KnownFault]] = {}
     for fault in known.faults:
@@ -242,7 +246,8 @@ def _faults(pool: Pool, checks: Sequence[Check], progress: Progress, until: floa
 
     every = pool.each(one, len(cases), lambda done: progress("cases with faults of the catalogue", done, len(cases)))
     found = {one.name: one for some in every for one in some}
-    seen = pool.each(again, SEEDS, lambda done: progress("the double count", done, SEEDS))
+    seeds = SEEDS if any(one.check in asked_for for one in known.faults if one.name == DOUBLE_COUNT) else 0
+    seen = pool.each(again, seeds, lambda done: progress("the double count", done, seeds))
     in_order = [found[fault.name] for fault in known.faults if fault.name in found]
     return _Faults(in_order, [one for one in seen if one], len(known.faults) - len(in_order))
 

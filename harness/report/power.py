@@ -51,7 +51,8 @@ def _options(study: Study) -> str:
     sweep = " --sweep" if any("swept" in verdict.fates for verdict in verdicts) else ""
     faults = " --faults" if study.faults else ""
     minutes = "" if study.minutes is None else f" --minutes {study.minutes:g}"
-    return limit + "".join(f" --group {group}" for group in groups) + sweep + faults + minutes
+    without = "".join(f" --without {check}" for check in study.without)
+    return limit + "".join(f" --group {group}" for group in groups) + sweep + faults + without + minutes
 
 
 def _sample(study: Study) -> str:
@@ -110,9 +111,7 @@ def _checks(study: Study) -> Iterator[str]:
     idle = [check for check in study.checks if check not in needed]
     yield f"Switched off, {len(study.checks) - len(idle)} of {len(study.checks)} checks would let one of these live."
     if idle:
-        yield "Without any one of the others nothing here is missed:"
-    yield ""
-    yield from (f"* `{check}`: {study.idle.get(check, 'no reason is written down.')}" for check in idle)
+        yield f"Nothing here needs {', '.join(f'`{check}`' for check in idle)}."
     yield ""
 
 

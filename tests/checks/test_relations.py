@@ -120,6 +120,14 @@ PLANTED = [
         place=1,
     ),
     Planted(
+        "other pages at replay, with a host that is ahead",
+        EAGER_EQUALS_REPLAY,
+        AHEAD,
+        says("block_tables", [[1, 0], [11, 13]]),
+        "views-differ",
+        "block_tables[1]=[11, 13] at replay, but [11, 12] in eager",
+    ),
+    Planted(
         "a length of neither view, with a host that is ahead",
         EAGER_EQUALS_REPLAY,
         AHEAD,

@@ -2,16 +2,20 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 from msgspec.structs import replace
 
-from harness.checks.check import Check
 from harness.checks.registry import CHECKS
 from harness.errors import UsageError
 from harness.inventory.reports import reports
-from harness.mutate.faults import KnownFault, double_count, known_faults, said
-from harness.mutate.scenes import GROUPS, Layer, asked
+from harness.mutate import study as study_module
+from harness.mutate.arguments import arguments
+from harness.mutate.faults import KnownFault, KnownFaults, known_faults, said
+from harness.mutate.scenes import GROUPS, Draw, asked
+from harness.mutate.study import study
+from harness.report.power import power_page
 from harness.scenario import MetadataScenario
 from harness.scenario.pinned import pinned_cases
 from harness.subject.source import Source, resolve
@@ -26,34 +30,51 @@ def source() -> Source:
     return resolve(KNOWN.release)
 
 
+ATTENDING = [fault for fault in KNOWN.faults if fault.layer == "attention"]
+
+
 @pytest.fixture(scope="module")
 def subject(source: Source) -> Iterator[Supervisor]:
     with Supervisor(source) as supervisor:
         yield supervisor
 
 
-def checks_of_layers(*layers: Layer) -> list[Check]:
-    return [check for layer in layers for check in asked(layer, CHECKS.values())]
+@pytest.mark.slow
+def test_every_fault_is_caught_and_every_check_is_needed_by_one_of_them(source: Source) -> None:
+    found = study(source, [], arguments(), None, 0, Draw(), with_faults=True)
+    needed = {fault.by[0] for fault in found.faults if len(fault.by) == 1}
+
+    assert [fault.name for fault in found.faults] == [fault.name for fault in KNOWN.faults]
+    assert [fault.name for fault in found.faults if not fault.as_it_should] == []
+    assert set(found.checks) - needed == set()
+    assert median(one.own for one in found.detections) <= 20
 
 
-#: Every fault of a cheap layer, and one of a session: `harness mutate --faults` plays them all.
-CHEAP = [fault for fault in KNOWN.faults if fault.layer != "sessions" or fault.check == "session-acceptance"]
+def test_with_its_check_switched_off_a_fault_lives(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = tuple(fault for fault in KNOWN.faults if fault.name in ("block-never-added", "table-as-wide-as-the-prefix"))
+    monkeypatch.setattr(study_module, "known_faults", lambda: KnownFaults(KNOWN.release, few))
+
+    found = study(source, [], arguments(), None, 0, Draw(), with_faults=True, without=["kv-lengths"])
+
+    assert {fault.name: fault.by for fault in found.faults} == {
+        "block-never-added": (),
+        "table-as-wide-as-the-prefix": ("block-table",),
+    }
+    assert found.detections == []
+    assert "--without kv-lengths" in power_page(found)
 
 
-@pytest.mark.parametrize("fault", CHEAP, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_by_its_check_and_by_none_of_a_cheaper_layer(fault: KnownFault, subject: Supervisor) -> None:
+def test_a_check_that_cannot_be_switched_off_as_there_is_none_is_named(source: Source) -> None:
+    with pytest.raises(UsageError, match="there is no check 'kv-length': the checks are kv-lengths"):
+        study(source, [], arguments(), None, 0, Draw(), without=["kv-length"])
+
+
+@pytest.mark.parametrize("fault", ATTENDING, ids=lambda fault: fault.name)
+def test_a_fault_of_attention_shows_in_no_metadata(fault: KnownFault, subject: Supervisor) -> None:
     scenario = PINNED[fault.case].scenario
-    (caught,) = said(subject, [fault], scenario, [CHECKS[fault.check]])
+    assert isinstance(scenario, MetadataScenario)
 
-    assert [word.check for word in caught if not word.unknown] == [fault.check]
-    if fault.layer == "attention":
-        assert isinstance(scenario, MetadataScenario)
-        without = replace(scenario, attention=None)
-        assert said(subject, [fault], without, checks_of_layers("metadata")) == [set()]
-
-
-def test_the_double_count_is_caught_within_20_scenarios_of_its_code(subject: Supervisor) -> None:
-    assert [double_count(subject, checks_of_layers("metadata"), seed).own <= 20 for seed in range(3)] == [True] * 3
+    assert said(subject, [fault], replace(scenario, attention=None), asked("metadata", CHECKS.values())) == [set()]
 
 
 def test_every_fault_names_reports_of_the_catalogue_and_its_check_is_of_its_layer() -> None:

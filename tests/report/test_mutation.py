@@ -95,7 +95,7 @@ def test_the_page_says_what_sglang_shows_without_a_mutant_and_which_checks_no_mu
     assert "2 of 3 are findings that `cases/regressions` pins." in page
     assert "* not pinned: `host-view:a`" in page
     assert "Switched off, 2 of 3 checks would let one of these live." in page
-    assert "* `host-view`: no reason is written down." in page
+    assert "Nothing here needs `host-view`." in page
     assert "5 mutants of 15 (in an order of chance)" in page
     assert "--minutes 5" in page
 

@@ -117,6 +117,7 @@ class Driver:
             scenario.draft_tokens,
             scenario.target,
             scenario.window,
+            scenario.host_view == "published",
             scenario.attention and replace(scenario.attention, fill=0.0),
         )
         if key in self.warm:
@@ -143,6 +144,7 @@ class Session:
         if scenario.attention is not None:
             os.environ["ASCEND_USE_FIA"] = str(int(scenario.attention.fia))
         _choose_layout(scenario)
+        os.environ[releases.HOST_SWITCH] = str(int(scenario.host_view == "published"))
         self.pools = Pools(scenario, DEVICE)
         self.model_runner = model_runner(scenario, self.pools, arguments, builder.algorithm(scenario.algorithm))
         self.backends = 1

@@ -23,6 +23,8 @@ from harness.scenario.metadata import SPARE_COLUMNS, MetadataScenario
 #: A group of one rank, as far as capturing a graph needs one.
 ALONE = SimpleNamespace(world_size=1, rank_in_group=0, barrier=lambda: None)
 
+#: By this variable a server goes without host lengths (0.5.23).
+HOST_SWITCH = "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS"
 #: One rank, no data parallelism. Names that a release does not know are left out.
 PARALLEL: dict[str, Any] = {
     "tp_group": ALONE,
@@ -101,7 +103,7 @@ def capabilities() -> tuple[str, ...]:
     known = [name for name in SpeculativeAlgorithm.__members__ if name != "NONE"]
     if "DSPARK" in known and "npu" not in inspect.getsource(speculative_hook._handle_dspark):
         known.remove("DSPARK")
-    if hasattr(envs, "SGLANG_NPU_ATTN_BACKEND_NEEDS_CPU_SEQ_LENS"):
+    if hasattr(envs, HOST_SWITCH):
         known.append(ABSENT_HOST)
     if "class DFlash2DraftModel" in _source("sglang.srt.models.dflash"):
         known.append(DFLASH2)
