@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -25,12 +26,18 @@ class Patch(msgspec.Struct, frozen=True):
     text: str
 
 
+#: Python 3.11 counts how deep a tree goes for all threads together, and raises SystemError where two parse at a time
+#: (python/cpython#106905).
+_PARSING = Lock()
+
+
 class Definition:
     """Where a function stands in a text: `node`, and `first` and `last`, its lines from 1, decorators included."""
 
     def __init__(self, source: str, function: str) -> None:
         """Raises CannotJudge where `source` has no such function."""
-        node: ast.AST = ast.parse(source)
+        with _PARSING:
+            node: ast.AST = ast.parse(source)
         for name in function.split("."):
             inner = getattr(node, "body", [])
             named = (one for one in inner if isinstance(one, (ast.ClassDef, ast.FunctionDef)) and one.name == name)

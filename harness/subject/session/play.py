@@ -31,14 +31,14 @@ class WorkerPlayer:
         error = ""
         self._script = scenario
         streams = late() if scenario.streams == "late" else nullcontext()
-        with listening(self.stage.watch), streams:
-            try:
+        try:  # late streams do what is left of their work as they are left, and it may raise
+            with listening(self.stage.watch), streams:
                 self.scheduler.run_event_loop()
-            except Over:
-                pass
-            except Exception as failure:
-                self.broken = True
-                error = sglang_error(failure)
+        except Over:
+            pass
+        except Exception as failure:
+            self.broken = True
+            error = sglang_error(failure)
         if not self.broken and not self.scheduler.flush_cache():
             self.broken = True
         return self.stage.seen(error)
