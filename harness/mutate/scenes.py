@@ -9,8 +9,8 @@ from hypothesis.strategies import SearchStrategy
 
 from harness.campaign.run import ATTENTION_GROUPS
 from harness.checks.check import Check
-from harness.checks.gate import SUPPORTED, UNSUPPORTED
-from harness.scenario import GateScenario, MetadataScenario, Scenario, SessionScenario
+from harness.checks.gate import GATES
+from harness.scenario import MetadataScenario, Scenario, SessionScenario
 from harness.scenario.attention import attends, attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.session import Visit
@@ -53,8 +53,8 @@ class Draw(NamedTuple):
 
 def drawn(capabilities: Collection[str], draw: Draw) -> Iterator[Scene]:
     """The gate, then metadata, then attention: one scenario of each cell, then the next one of each."""
-    for device in (*SUPPORTED, *UNSUPPORTED):
-        yield Scene("guard", GateScenario(device))
+    for start in GATES:
+        yield Scene("guard", start)
     every = cells(capabilities)
     strategies = [scenarios(cell, capabilities) for cell in every]
     for one in _in_turns(_each_by_its_seed(strategies, draw.metadata, draw.seed)):
