@@ -89,7 +89,10 @@ VISITS = (
 
 
 def played(capabilities: Collection[str]) -> Iterator[Scene]:
-    """Sessions of DFlash: eager and in graphs, and with a window over the draft's cache."""
+    """Sessions of DFlash: eager and in graphs, and with a window over the draft's cache; then EAGLE's graphs.
+
+    A graph of EAGLE's verify is loaded before it is replayed.
+    """
     if "DFLASH" not in capabilities:
         return
     window = (("page_size", 16), ("speculative_draft_window_size", 48))
@@ -97,6 +100,7 @@ def played(capabilities: Collection[str]) -> Iterator[Scene]:
         SessionScenario("DFLASH", VISITS, "eager"),
         SessionScenario("DFLASH", VISITS, "graph"),
         SessionScenario("DFLASH", VISITS, "eager", options=window),
+        SessionScenario("EAGLE", VISITS, "graph"),
     ):
         yield Scene("sessions", session)
 
