@@ -62,8 +62,40 @@ def observe(scenarios: Sequence[Scenario]) -> list[Observation]:
     return [observation(scenario) for scenario in scenarios]
 
 
+#: What the starts of `harness.checks.start` must come to: tokens of a block and most requests, or the option refused.
+_STARTED: dict[tuple[tuple[str, int | str], ...], tuple[int, int] | str] = {
+    (): (8, 48),
+    (("speculative_num_steps", 1), ("speculative_eagle_topk", 1), ("max_running_requests", 7)): (8, 7),
+    (("speculative_num_steps", 2), ("speculative_eagle_topk", 2)): (8, 48),
+    (("speculative_num_draft_tokens", 4),): (4, 48),
+    (("speculative_dflash_block_size", 1),): (1, 48),
+    (("speculative_dflash_block_size", 0),): "--speculative-dflash-block-size must be positive",
+    (("speculative_dflash_block_size", 4), ("speculative_num_draft_tokens", 4)): (4, 48),
+    (
+        ("speculative_dflash_block_size", 4),
+        ("speculative_num_draft_tokens", 8),
+    ): "speculative_dflash_block_size differs",
+    (("speculative_draft_window_size", 7),): "--speculative-draft-window-size is below the block",
+    (("speculative_draft_window_size", 8),): (8, 48),
+    (("speculative_dflash_block_size", 4), ("speculative_draft_window_size", 64)): (4, 48),
+    (("attention_backend", "ascend"),): (8, 48),
+    (("pp_size", 2),): "pp_size must be 1",
+}
+
+
+def _started(scenario: GateScenario) -> Observation:
+    started = (16, 48) if scenario.draft == 0 else _STARTED[scenario.options]
+    if isinstance(started, str):
+        return Observation(verdict=started)
+    names = ("speculative_num_draft_tokens", "max_running_requests", "speculative_num_steps", "speculative_eagle_topk")
+    numbers = zip(names, (*started, 1, 1), strict=True)
+    return Observation(verdict="accepted", settled=(*numbers, ("speculative_draft_attention_backend", "ascend")))
+
+
 def observation(scenario: Scenario) -> Observation:
     """The observation of one scenario; a gate accepts cuda, cuda:N and npu."""
+    if isinstance(scenario, GateScenario) and scenario.draft is not None:
+        return _started(scenario)
     if isinstance(scenario, GateScenario):
         accepted = scenario.device.startswith("cuda") or scenario.device == "npu"
         return Observation(verdict="accepted" if accepted else "only cuda and npu are supported")

@@ -15,11 +15,10 @@ from harness.campaign.tally import Counts, Tally
 from harness.campaign.trial import Trial
 from harness.checks.check import Check
 from harness.checks.finding import Finding
-from harness.checks.gate import SUPPORTED, UNSUPPORTED
+from harness.checks.gate import GATES
 from harness.checks.registry import CHECKS, checks_of
 from harness.errors import CannotJudge, Exit
 from harness.inventory.axes import names_in
-from harness.scenario import GateScenario
 from harness.scenario.attention import attends, attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.case import Case
@@ -127,8 +126,8 @@ def _everything(supervisor: Supervisor, plan: Plan, checks: Sequence[Check], tal
             for finding in Trial(supervisor.observe, own, tally).judge(case.scenario):
                 tally.keep(finding)
     if "guard" in groups:
-        for device in (*SUPPORTED, *UNSUPPORTED):
-            for finding in trial.judge(GateScenario(device)):
+        for scenario in GATES:
+            for finding in trial.judge(scenario):
                 tally.keep(finding)
     hunts = _hunts(supervisor, plan.profile, groups)
     for number, one in enumerate(hunts):

@@ -1,16 +1,19 @@
-"""The device gate of `_handle_dflash`: supported devices pass, others are refused with a sentence that helps."""
+"""The gate of `_handle_dflash`: what is supported passes, else it is refused with a sentence that helps."""
 
 import re
 from collections.abc import Sequence
 
 from harness.checks.check import Check, MissingField
 from harness.checks.finding import Finding, Outcome, failed
+from harness.checks.start import STARTS, differences
 from harness.scenario import GateScenario, Scenario
 from harness.scenario.observation import Observation
 
 #: Devices that DFlash runs on (sglang #31739 for NPU) and names that no release may let through.
 SUPPORTED = ("cuda", "cuda:1", "npu")
 UNSUPPORTED = ("cpu", "nonsense", "")
+#: Every start that a run asks for.
+GATES = (*(GateScenario(device) for device in (*SUPPORTED, *UNSUPPORTED)), *STARTS)
 #: A refusal helps when it names a device that is supported; the device that was asked for will do as well.
 SUPPORTED_WORD = re.compile(r"\b(cuda|npu)\b", re.IGNORECASE)
 
@@ -20,6 +23,10 @@ def _device_gate(scenario: Scenario, observations: Sequence[Observation]) -> Out
     verdict = observations[0].verdict
     if not verdict:
         raise MissingField("the subject said neither that the device is accepted nor why not")
+    if scenario.draft is not None:
+        meaning = "the server starts with options that contradict one another, or does not start with right ones"
+        wrong = differences(scenario, observations[0])
+        return failed(*(_finding(scenario, relation, message, meaning) for relation, message in wrong))
     accepted = verdict == "accepted"
     if scenario.device in SUPPORTED and not accepted:
         message = f"_handle_dflash refuses device={scenario.device!r}, which it should accept: {verdict!r}"
@@ -38,6 +45,7 @@ def _device_gate(scenario: Scenario, observations: Sequence[Observation]) -> Out
 
 def _finding(scenario: GateScenario, relation: str, message: str, meaning: str) -> Finding:
     kind = "supported" if scenario.device in SUPPORTED else "unsupported"
+    kind = kind if scenario.draft is None else "options"
     fingerprint = f"device-gate:{scenario.algorithm}:{kind}:{relation}"
     return Finding("device-gate", fingerprint, scenario.algorithm, "", "start", message, meaning, scenario)
 
@@ -46,7 +54,8 @@ CHECKS = (
     Check(
         "device-gate",
         "guard",
-        "DFlash accepts cuda, cuda:N and npu, and refuses any other device with a sentence that helps.",
+        "DFlash accepts cuda, cuda:N and npu, and refuses any other device with a sentence that helps; it settles "
+        "options that fit, and refuses those that contradict one another.",
         lambda scenario: isinstance(scenario, GateScenario) and scenario.device in (*SUPPORTED, *UNSUPPORTED),
         _device_gate,
     ),

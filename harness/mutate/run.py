@@ -32,7 +32,7 @@ class Pass(NamedTuple):
 
 #: What a mutant goes through until it is killed: variants come last, as they cost some ten times as much.
 PASSES = (
-    Pass("guard", False, 6),
+    Pass("guard", False, 24),
     Pass("metadata", False, 240),
     Pass("attention", False, 48),
     Pass("metadata", True, 12),

@@ -9,8 +9,8 @@ from hypothesis.strategies import SearchStrategy
 
 from harness.campaign.run import ATTENTION_GROUPS
 from harness.checks.check import Check
-from harness.checks.gate import SUPPORTED, UNSUPPORTED
-from harness.scenario import GateScenario, MetadataScenario, Scenario, SessionScenario
+from harness.checks.gate import GATES
+from harness.scenario import MetadataScenario, Scenario, SessionScenario
 from harness.scenario.attention import attends, attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.session import Visit
@@ -53,8 +53,8 @@ class Draw(NamedTuple):
 
 def drawn(capabilities: Collection[str], draw: Draw) -> Iterator[Scene]:
     """The gate, then metadata, then attention: one scenario of each cell, then the next one of each."""
-    for device in (*SUPPORTED, *UNSUPPORTED):
-        yield Scene("guard", GateScenario(device))
+    for start in GATES:
+        yield Scene("guard", start)
     every = cells(capabilities)
     strategies = [scenarios(cell, capabilities) for cell in every]
     for one in _in_turns(_each_by_its_seed(strategies, draw.metadata, draw.seed)):
@@ -89,7 +89,10 @@ VISITS = (
 
 
 def played(capabilities: Collection[str]) -> Iterator[Scene]:
-    """Sessions of DFlash: eager and in graphs, and with a window over the draft's cache."""
+    """Sessions of DFlash: eager and in graphs, and with a window over the draft's cache; then EAGLE's graphs.
+
+    A graph of EAGLE's verify is loaded before it is replayed.
+    """
     if "DFLASH" not in capabilities:
         return
     window = (("page_size", 16), ("speculative_draft_window_size", 48))
@@ -97,6 +100,7 @@ def played(capabilities: Collection[str]) -> Iterator[Scene]:
         SessionScenario("DFLASH", VISITS, "eager"),
         SessionScenario("DFLASH", VISITS, "graph"),
         SessionScenario("DFLASH", VISITS, "eager", options=window),
+        SessionScenario("EAGLE", VISITS, "graph"),
     ):
         yield Scene("sessions", session)
 

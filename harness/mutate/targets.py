@@ -35,8 +35,8 @@ class Target(NamedTuple):
 
     @property
     def needs_sessions(self) -> bool:
-        """Whether nothing but a session runs it."""
-        return self.file in (WORKER, ALLOCATOR)
+        """Whether nothing but a session runs all of it: logits, too, and inputs of a graph that was loaded before."""
+        return self.file in (WORKER, ALLOCATOR) or self.file.startswith(GRAPHS)
 
 
 _BACKEND, _STEPS = "AscendAttnBackend", "AscendAttnMultiStepDraftBackend"

@@ -41,7 +41,13 @@ class HostInputs:
         self.bound = ExternalEvent()
 
     def bind(self, inputs: Mapping[str, Any]) -> None:
-        """Replace those of `inputs` that the call has, and let it run once."""
+        """Replace those of `inputs` that the call has, and let it run once; TypeError for what is no list any more.
+
+        An operator's schema has `SymInt[]` there (torch_npu documents it so), for which torch takes no tensor.
+        """
+        for name, value in inputs.items():
+            if isinstance(self.inputs.get(name), list) and not isinstance(value, list | tuple):
+                raise TypeError(f"{name} must be a list of integers, as it was when captured: {type(value).__name__}")
         self.inputs.update({name: deepcopy(value) for name, value in inputs.items() if name in self.inputs})
         self.bound.record()
 

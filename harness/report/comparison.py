@@ -58,7 +58,9 @@ def describe(scenario: Scenario) -> list[str]:
     if isinstance(scenario, SessionScenario):
         return _describe_session(scenario)
     if isinstance(scenario, GateScenario):
-        return [f"start {scenario.algorithm} with device={scenario.device!r}"]
+        draft = () if scenario.draft is None else (("the draft model's block_size", scenario.draft),)
+        given = [f"{name}={value}" for name, value in (*draft, *scenario.options)]
+        return [", ".join([f"start {scenario.algorithm} with device={scenario.device!r}", *given])]
     if isinstance(scenario, VerifyScenario):
         return _describe_verify(scenario)
     pool = scenario.pool
@@ -147,7 +149,7 @@ def _seen(observation: Observation) -> dict[str, str]:
             rows["its last words"] = observation.fault.last_words
         return rows
     if observation.verdict:
-        return {"answer": observation.verdict}
+        return {"answer": observation.verdict} | {name: str(value) for name, value in observation.settled}
     rows = {f"request {number} emits": _emitted(seen) for number, seen in enumerate(observation.accepted)}
     several = len(observation.seen) > 1
     for number, seen in enumerate(observation.seen):

@@ -182,5 +182,6 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     seen: tuple[Seen, ...] = ()
     session: SessionSeen | None = None
     verdict: str = ""  #: of a gate scenario: "accepted", or the sentence of the refusal
+    settled: tuple[tuple[str, int | str], ...] = ()  #: of a start that was accepted, server arguments as they then are
     accepted: tuple[tuple[Emitted, ...], ...] = ()
     fault: Fault | None = None

@@ -5,6 +5,7 @@ import pytest
 from harness.checks.finding import PASSED
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.checks.registry import CHECKS
+from harness.checks.start import STARTS
 from harness.scenario import GateScenario
 from harness.scenario.observation import Observation
 from tests.ideal import CONTRACT_EXAMPLE, Plant, Planted, judge
@@ -15,6 +16,18 @@ DEVICE_GATE = CHECKS["device-gate"]
 def answers(verdict: str) -> Plant:
     """The fault of answering with `verdict`."""
     return lambda observed: Observation(verdict=verdict)
+
+
+def settles(name: str, value: int | str) -> Plant:
+    """The fault of settling one option wrongly."""
+    return lambda observed: Observation(
+        verdict="accepted", settled=tuple((dict(observed.settled) | {name: value}).items())
+    )
+
+
+def start(draft: int = 8, **options: int | str) -> GateScenario:
+    """A start with a draft model and options."""
+    return GateScenario("cuda", draft=draft, options=tuple(options.items()))
 
 
 PLANTED = [
@@ -58,6 +71,58 @@ PLANTED = [
         "unhelpful",
         "the refusal of device='nonsense' names neither it nor a supported device: 'not supported'",
     ),
+    Planted(
+        "a window below the block",
+        DEVICE_GATE,
+        start(speculative_draft_window_size=7),
+        answers("accepted"),
+        "no-refusal",
+        "_handle_dflash accepts a draft model of block 8, speculative_draft_window_size=7, "
+        "and should refuse speculative_draft_window_size",
+    ),
+    Planted(
+        "a window of the block refused",
+        DEVICE_GATE,
+        start(speculative_draft_window_size=8),
+        answers("too small"),
+        "refused",
+        "_handle_dflash refuses a draft model of block 8, speculative_draft_window_size=8, which it should accept: "
+        "'too small'",
+    ),
+    Planted(
+        "a refusal that does not say which option",
+        DEVICE_GATE,
+        start(pp_size=2),
+        answers("not supported"),
+        "unhelpful",
+        "the refusal does not name pp_size: 'not supported'",
+    ),
+    Planted(
+        "a block that is not the draft model's",
+        DEVICE_GATE,
+        start(),
+        settles("speculative_num_draft_tokens", 16),
+        "speculative_num_draft_tokens",
+        "speculative_num_draft_tokens=16, but should be 8 of a draft model of block 8",
+    ),
+    Planted(
+        "as many steps as were asked for",
+        DEVICE_GATE,
+        start(speculative_num_steps=2, speculative_eagle_topk=2),
+        settles("speculative_num_steps", 2),
+        "speculative_num_steps",
+        "speculative_num_steps=2, but should be 1 of a draft model of block 8, speculative_num_steps=2, "
+        "speculative_eagle_topk=2",
+    ),
+    Planted(
+        "another backend for the draft",
+        DEVICE_GATE,
+        start(attention_backend="ascend"),
+        settles("speculative_draft_attention_backend", "flashinfer"),
+        "speculative_draft_attention_backend",
+        "speculative_draft_attention_backend=flashinfer, but should be ascend of a draft model of block 8, "
+        "attention_backend=ascend",
+    ),
 ]
 
 
@@ -69,6 +134,11 @@ def test_a_planted_fault_is_found_and_named(fault: Planted) -> None:
 @pytest.mark.parametrize("device", [*SUPPORTED, *UNSUPPORTED])
 def test_a_gate_that_knows_its_devices_passes(device: str) -> None:
     assert judge(DEVICE_GATE, GateScenario(device)) == PASSED
+
+
+@pytest.mark.parametrize("scenario", STARTS, ids=str)
+def test_a_start_that_settles_its_options_passes(scenario: GateScenario) -> None:
+    assert judge(DEVICE_GATE, scenario) == PASSED
 
 
 @pytest.mark.parametrize("verdict", ["DFLASH only supports CUDA.", "use npu", "device 'cpu' is not supported"])

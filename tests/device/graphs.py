@@ -140,6 +140,13 @@ def test_a_key_that_the_operator_does_not_know_leaves_the_lengths_of_capture() -
     assert attention.mean_position() == 0
 
 
+def test_a_list_of_lengths_is_not_replaced_by_a_tensor() -> None:
+    attention = _Attention()
+    graph = _captured(attention.run, updatable=True)
+    with pytest.raises(TypeError, match="actual_seq_lengths_kv must be a list of integers"):
+        graph.update(cpu_update_input=[{"actual_seq_lengths_kv": torch.tensor([21])}])
+
+
 def test_updates_of_another_number_than_the_operators_are_refused() -> None:
     attention = _Attention()
     graph = _captured(attention.run, updatable=True)

@@ -10,6 +10,7 @@ import torch
 from harness.scenario import MetadataScenario
 from harness.scenario.content import HEAD_SIZE, LATENT_SIZE, ROPE_SIZE, TILE, absorbed, output_size, softmax_scale
 from harness.subject.ascend import releases
+from harness.subject.ascend.pools import FIRST_LAYER
 
 
 def layers(scenario: MetadataScenario, projections: torch.Tensor | None) -> list[Any]:
@@ -18,7 +19,7 @@ def layers(scenario: MetadataScenario, projections: torch.Tensor | None) -> list
     MLA's extend has keys of every head, and the projection that makes them. sglang's `sliding_window_size` is how many
     positions are seen before a query's own. A draft block is causal in a window layer (`dflash.py`, 0.5.23).
     """
-    made = [_layer(scenario, 0)]
+    made = [_layer(scenario, FIRST_LAYER if scenario.target in ("mha", "mla") else 0)]
     if scenario.target == "swa":
         made.append(_layer(scenario, 1, scenario.window - 1))
     if scenario.target == "mla" and not absorbed(scenario):
@@ -84,7 +85,9 @@ def attend(
     if absorbed(scenario):
         nope, query_rope = query[..., :LATENT_SIZE].contiguous(), query[..., LATENT_SIZE:].contiguous()
         return _tensor(run(nope, latent, latent, layer, forward_batch, q_rope=query_rope, k_rope=rope))
-    # The model writes the cache before it attends, and makes keys and values of the new tokens itself.
+    # The model writes the cache before it attends, and makes keys and values of the new tokens itself. Latents and rope
+    # parts come from one projection, and the rope parts are a slice of it.
+    rope = torch.cat([latent, rope], dim=-1)[..., LATENT_SIZE:]
     if not fused:
         pool.set_kv_buffer(layer, forward_batch.out_cache_loc, latent, rope)
     projected = layer.kv_b_proj(latent)[0].view(len(latent), layer.tp_k_head_num, 2 * HEAD_SIZE)

@@ -23,6 +23,9 @@ def latent_sizes(scenario: MetadataScenario) -> tuple[int, int]:
     return content.LATENT_SIZE, content.ROPE_SIZE
 
 
+#: The number of a lone layer: a rank behind the first of a pipeline has layers that do not begin at 0.
+FIRST_LAYER = 3
+
 #: What decides which page lies where: stride, offset and shared pages of a pool.
 Layout = tuple[int, int, int]
 
@@ -149,6 +152,10 @@ def _request_pool(scenario: MetadataScenario, device: str) -> Any:
     )
 
 
+#: A pool of one layer, number `FIRST_LAYER`.
+_LONE: dict[str, Any] = {"layer_num": 1, "start_layer": FIRST_LAYER, "end_layer": FIRST_LAYER}
+
+
 def _kv_pool(scenario: MetadataScenario, pools: Pools, size: int, device: str, kinds: Kinds) -> Any:
     from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
@@ -161,7 +168,7 @@ def _kv_pool(scenario: MetadataScenario, pools: Pools, size: int, device: str, k
     }
     if scenario.target == "mla":
         rank, rope = latent_sizes(scenario)
-        common |= {"kv_lora_rank": rank, "qk_rope_head_dim": rope, "index_head_dim": None, "layer_num": 1}
+        common |= {"kv_lora_rank": rank, "qk_rope_head_dim": rope, "index_head_dim": None, **_LONE}
         return releases.call(kinds.latents, **common)
     heads = {"head_num": HEADS, "head_dim": HEAD_SIZE}
     if scenario.attention is not None:
@@ -179,7 +186,7 @@ def _kv_pool(scenario: MetadataScenario, pools: Pools, size: int, device: str, k
         )
     if scenario.target == "gdn":
         return linear.kv_pool(pools.req_to_token_pool, **heads, **common)
-    return kinds.heads(layer_num=1, **heads, **common)
+    return kinds.heads(**_LONE, **heads, **common)
 
 
 def _allocator(pools: Pools, device: str, kinds: Kinds) -> Any:
