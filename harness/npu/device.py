@@ -13,6 +13,7 @@ from torch.utils import backend_registration
 from harness.npu import dispatch, runtime
 from harness.npu.memory import DEVICE_TYPE, HOST, device_tensor, host_view, relocate, resize, set_storage
 from harness.npu.pinned import pin
+from harness.npu.stream import keep_while_late
 
 # Bound before `pinned` wraps them; a call through torch.ops.aten would cost twice as much.
 _empty = torch.empty
@@ -129,7 +130,19 @@ def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
     return memo[id(tensor)]
 
 
+def _data_ptr(tensor: torch.Tensor) -> int:
+    """`torch.Tensor.data_ptr`: a kernel may reach the memory by its address when the tensor is long gone.
+
+    A device frees memory in the order of its stream, after the work that was given to it before; here work that is held
+    back would find whatever the host has put there since.
+    """
+    if tensor.device.type == DEVICE_TYPE:
+        keep_while_late(tensor.untyped_storage())
+    return _torch_data_ptr(tensor)  # type: ignore[no-any-return]
+
+
 _torch_deep_copy: Any = torch.Tensor.__deepcopy__
+_torch_data_ptr: Any = torch.Tensor.data_ptr
 _TorchGenerator = torch.Generator
 
 
@@ -183,3 +196,4 @@ def activate() -> None:
     _kernels.extend((everything, library))  # the kernels are gone with the library objects
     torch.Generator = _Generator  # type: ignore[misc]
     torch.Tensor.__deepcopy__ = _deep_copy  # type: ignore[method-assign]
+    torch.Tensor.data_ptr = _data_ptr  # type: ignore[method-assign, assignment]

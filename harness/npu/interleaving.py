@@ -7,7 +7,7 @@ With `early`, the work of one stream overtakes that of all others: what it shoul
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from harness.npu.stream import Stream, hold_back
+from harness.npu.stream import Stream, hold_back, release
 
 
 @contextmanager
@@ -32,7 +32,4 @@ def _held_back(streams: set[Stream]) -> Iterator[None]:
     try:
         yield
     finally:
-        for stream in streams:
-            stream.late = False
-        for stream in streams:
-            stream.advance()
+        release(streams)

@@ -218,6 +218,7 @@ class ExternalEvent:
 
 
 _streams: WeakSet[Stream] = WeakSet()
+_kept: list[object] = []
 _default = Stream()
 _current = threading.local()
 
@@ -251,3 +252,19 @@ def hold_back(streams: "frozenset[Stream] | None", but: "frozenset[Stream]" = fr
     for stream in newly:
         stream.late = True
     return newly
+
+
+def release(streams: set[Stream]) -> None:
+    """Let `streams` be late no longer, and do what is left of their work."""
+    for stream in streams:
+        stream.late = False
+    for stream in streams:
+        stream.advance()
+    if not any(stream.late for stream in _streams):
+        _kept.clear()
+
+
+def keep_while_late(value: object) -> None:
+    """Hold `value` until no stream is late: what is held back may come to it by other ways than a reference."""
+    if any(stream.late for stream in _streams):
+        _kept.append(value)

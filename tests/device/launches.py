@@ -1,5 +1,7 @@
 """Triton kernels, in Triton's interpreter, over device memory."""
 
+import weakref
+
 import pytest
 
 from harness.npu import install
@@ -53,3 +55,22 @@ def test_a_launch_can_be_captured() -> None:
 def test_a_launch_on_both_memories_fails() -> None:
     with pytest.raises(RuntimeError, match="same device"):
         _double[(1,)](torch.arange(5), torch.zeros(5, device="npu"), 5, BLOCK=8)
+
+
+@triton.jit
+def _read_at(addresses, into):
+    tl.store(into, tl.load(tl.load(addresses).to(tl.pointer_type(tl.int64))))
+
+
+def test_memory_whose_address_a_late_launch_has_is_there_until_it_has_run() -> None:
+    side = torch.npu.Stream()
+    source, into = torch.full((1,), 7, device="npu"), torch.zeros(1, dtype=torch.int64, device="npu")
+    with late(side):
+        with torch.npu.stream(side):
+            addresses = torch.tensor([source.data_ptr()], dtype=torch.uint64).to("npu", non_blocking=True)
+            _read_at[(1,)](addresses, into)
+        memory = weakref.ref(source.untyped_storage())
+        del source
+        assert memory() is not None
+    assert into.tolist() == [7]
+    assert memory() is None
