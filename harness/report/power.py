@@ -108,6 +108,8 @@ def _checks(study: Study) -> Iterator[str]:
             needed.add(name)
     yield ""
     yield _SHARE
+    if not study.faults:
+        return
     idle = [check for check in study.checks if check not in needed]
     yield f"Switched off, {len(study.checks) - len(idle)} of {len(study.checks)} checks would let one of these live."
     if idle:

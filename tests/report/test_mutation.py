@@ -5,6 +5,7 @@ import io
 import msgspec
 from rich.console import Console
 
+from harness.mutate.faults import Caught
 from harness.mutate.run import Fate
 from harness.mutate.study import Study, Verdict, score
 from harness.report.document import encode
@@ -80,7 +81,7 @@ def test_the_document_has_its_kind_and_every_mutant() -> None:
     assert document["scores"]["a.py:f"]["killed"] == 2
 
 
-def test_the_page_says_what_sglang_shows_without_a_mutant_and_which_checks_no_mutant_needs() -> None:
+def test_the_page_says_what_sglang_shows_without_a_mutant() -> None:
     study = msgspec.structs.replace(
         STUDY,
         known=["kv-lengths:a", "kv-lengths:b", "host-view:a"],
@@ -94,10 +95,16 @@ def test_the_page_says_what_sglang_shows_without_a_mutant_and_which_checks_no_mu
     assert "kv-lengths 2, host-view 1 (fingerprints)" in page
     assert "2 of 3 are findings that `cases/regressions` pins." in page
     assert "* not pinned: `host-view:a`" in page
-    assert "Switched off, 2 of 3 checks would let one of these live." in page
-    assert "Nothing here needs `host-view`." in page
     assert "5 mutants of 15 (in an order of chance)" in page
     assert "--minutes 5" in page
+
+
+def test_the_page_says_which_checks_neither_a_mutant_nor_a_fault_of_the_catalogue_needs() -> None:
+    seen = Caught("planted", "it is wrong", ("A1",), "metadata", "host-view", ("host-view",))
+    study = msgspec.structs.replace(STUDY, checks=["kv-lengths", "block-table", "host-view", "builds"], faults=[seen])
+
+    assert "Switched off, 3 of 4 checks would let one of these live.\nNothing here needs `builds`." in power_page(study)
+    assert "Switched off" not in power_page(STUDY)
 
 
 def test_a_survivor_that_is_explained_is_on_the_page_and_counts_as_alive() -> None:

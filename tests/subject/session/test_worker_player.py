@@ -1,4 +1,4 @@
-"""A session that is played on a worker: what the device raises is its error, also where it comes after the last turn."""
+"""A session played on a worker: what the device raises is its error, also where it comes after the last turn."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
