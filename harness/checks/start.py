@@ -21,8 +21,8 @@ NO_DP = re.compile(r"\bnot support\w* dp attention", re.IGNORECASE)
 DEFAULT_BLOCK, DEFAULT_RUNNING = 16, 48
 
 
-def _start(draft: int = 8, device: str = "cuda", **options: int | str) -> GateScenario:
-    return GateScenario(device, draft=draft, options=tuple(options.items()))
+def _start(draft: int = 8, **options: int | str) -> GateScenario:
+    return GateScenario("cuda", draft=draft, options=tuple(options.items()))
 
 
 #: Options as users give them, mostly on a device that all releases accept.
@@ -44,7 +44,7 @@ STARTS = (
     _start(**TWO_RANKS),
     _start(**TWO_RANKS, **{DP_HEAD: 1}),
     _start(**TWO_RANKS, **{DP_HEAD: 1, CP: 2}),
-    _start(device="npu", **TWO_RANKS),
+    GateScenario("npu", draft=8, options=tuple(TWO_RANKS.items())),
 )
 
 
