@@ -62,6 +62,12 @@ def observe(scenarios: Sequence[Scenario]) -> list[Observation]:
     return [observation(scenario) for scenario in scenarios]
 
 
+_RANKS: tuple[tuple[str, int | str], ...] = (
+    ("enable_dp_attention", 1),
+    ("dp_size", 2),
+    ("tp_size", 2),
+    ("attn_dp_size", 2),
+)
 #: What the starts of `harness.checks.start` must come to: tokens of a block and most requests, or the option refused.
 _STARTED: dict[tuple[tuple[str, int | str], ...], tuple[int, int] | str] = {
     (): (8, 48),
@@ -80,11 +86,16 @@ _STARTED: dict[tuple[tuple[str, int | str], ...], tuple[int, int] | str] = {
     (("speculative_dflash_block_size", 4), ("speculative_draft_window_size", 64)): (4, 48),
     (("attention_backend", "ascend"),): (8, 48),
     (("pp_size", 2),): "pp_size must be 1",
+    _RANKS: "dp attention takes --enable-dp-lm-head",
+    (*_RANKS, ("enable_dp_lm_head", 1)): (8, 48),
+    (*_RANKS, ("enable_dp_lm_head", 1), ("attn_cp_size", 2)): "dp attention takes no context parallel",
 }
 
 
 def _started(scenario: GateScenario) -> Observation:
     started = (16, 48) if scenario.draft == 0 else _STARTED[scenario.options]
+    if scenario.device == "npu":  # which takes the head of its own rank
+        started = (8, 48)
     if isinstance(started, str):
         return Observation(verdict=started)
     names = ("speculative_num_draft_tokens", "max_running_requests", "speculative_num_steps", "speculative_eagle_topk")

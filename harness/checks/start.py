@@ -1,5 +1,7 @@
 """What `_handle_dflash` must make of its options: refuse what cannot work, and settle the rest."""
 
+import re
+
 from harness.scenario import GateScenario
 from harness.scenario.observation import Observation
 
@@ -10,6 +12,11 @@ BLOCK, TOKENS, WINDOW = (
 )
 STEPS, TOPK, RUNNING = "speculative_num_steps", "speculative_eagle_topk", "max_running_requests"
 BACKEND, DRAFT_BACKEND = "attention_backend", "speculative_draft_attention_backend"
+#: Attention in parallel over data, as a server of two ranks has it; the gate itself needs neither rank.
+DP, DP_HEAD, CP = "enable_dp_attention", "enable_dp_lm_head", "attn_cp_size"
+TWO_RANKS = {DP: 1, "dp_size": 2, "tp_size": 2, "attn_dp_size": 2}
+#: A release that has none of it on this device says so (all devices up to 0.5.19, CUDA up to 0.5.22): data, no finding.
+NO_DP = re.compile(r"\bnot support\w* dp attention", re.IGNORECASE)
 #: What the start takes where nobody says anything, and tells the user in the log (0.5.15 to 0.5.23).
 DEFAULT_BLOCK, DEFAULT_RUNNING = 16, 48
 
@@ -18,7 +25,7 @@ def _start(draft: int = 8, **options: int | str) -> GateScenario:
     return GateScenario("cuda", draft=draft, options=tuple(options.items()))
 
 
-#: Options as users give them, on a device that all releases accept: nothing here depends on which.
+#: Options as users give them, mostly on a device that all releases accept.
 STARTS = (
     _start(),
     _start(0),
@@ -34,6 +41,10 @@ STARTS = (
     _start(**{BLOCK: 4, WINDOW: 64}),
     _start(attention_backend="ascend"),
     _start(pp_size=2),
+    _start(**TWO_RANKS),
+    _start(**TWO_RANKS, **{DP_HEAD: 1}),
+    _start(**TWO_RANKS, **{DP_HEAD: 1, CP: 2}),
+    GateScenario("npu", draft=8, options=tuple(TWO_RANKS.items())),
 )
 
 
@@ -47,6 +58,8 @@ def wrong(scenario: GateScenario) -> str:
     block, tokens, window = (_number(scenario, name) for name in (BLOCK, TOKENS, WINDOW))
     if _number(scenario, "pp_size") not in (None, 1):
         return "pp_size"
+    if _number(scenario, DP) and scenario.device != "npu" and (not _number(scenario, DP_HEAD) or _number(scenario, CP)):
+        return "dp_attention"
     if block is not None and (block <= 0 or tokens not in (None, block)):
         return BLOCK
     return WINDOW if window is not None and window < block_of(scenario) else ""
@@ -64,8 +77,10 @@ def differences(scenario: GateScenario, observed: Observation) -> list[tuple[str
     if option and accepted:
         return [("no-refusal", f"_handle_dflash accepts {_words(scenario)}, and should refuse {option}")]
     if option:
-        named = option in observed.verdict.replace("-", "_")
+        named = option in re.sub("[- ]", "_", observed.verdict)
         return [] if named else [("unhelpful", f"the refusal does not name {option}: {observed.verdict!r}")]
+    if not accepted and _number(scenario, DP) and NO_DP.search(observed.verdict):
+        return []
     if not accepted:
         return [("refused", f"_handle_dflash refuses {_words(scenario)}, which it should accept: {observed.verdict!r}")]
     options, settled = dict(scenario.options), dict(observed.settled)

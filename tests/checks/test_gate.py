@@ -5,7 +5,7 @@ import pytest
 from harness.checks.finding import PASSED
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.checks.registry import CHECKS
-from harness.checks.start import STARTS
+from harness.checks.start import STARTS, TWO_RANKS
 from harness.scenario import GateScenario
 from harness.scenario.observation import Observation
 from tests.ideal import CONTRACT_EXAMPLE, Plant, Planted, judge
@@ -98,6 +98,33 @@ PLANTED = [
         "the refusal does not name pp_size: 'not supported'",
     ),
     Planted(
+        "ranks that share no head",
+        DEVICE_GATE,
+        start(**TWO_RANKS),
+        answers("accepted"),
+        "no-refusal",
+        "_handle_dflash accepts a draft model of block 8, enable_dp_attention=1, dp_size=2, tp_size=2, attn_dp_size=2, "
+        "and should refuse dp_attention",
+    ),
+    Planted(
+        "ranks in both ways",
+        DEVICE_GATE,
+        start(**TWO_RANKS, enable_dp_lm_head=1, attn_cp_size=2),
+        answers("accepted"),
+        "no-refusal",
+        "_handle_dflash accepts a draft model of block 8, enable_dp_attention=1, dp_size=2, tp_size=2, attn_dp_size=2, "
+        "enable_dp_lm_head=1, attn_cp_size=2, and should refuse dp_attention",
+    ),
+    Planted(
+        "ranks that are asked for what they have",
+        DEVICE_GATE,
+        start(**TWO_RANKS, enable_dp_lm_head=1),
+        answers("dp attention requires CUDA or NPU"),
+        "refused",
+        "_handle_dflash refuses a draft model of block 8, enable_dp_attention=1, dp_size=2, tp_size=2, attn_dp_size=2, "
+        "enable_dp_lm_head=1, which it should accept: 'dp attention requires CUDA or NPU'",
+    ),
+    Planted(
         "a block that is not the draft model's",
         DEVICE_GATE,
         start(),
@@ -139,6 +166,12 @@ def test_a_gate_that_knows_its_devices_passes(device: str) -> None:
 @pytest.mark.parametrize("scenario", STARTS, ids=str)
 def test_a_start_that_settles_its_options_passes(scenario: GateScenario) -> None:
     assert judge(DEVICE_GATE, scenario) == PASSED
+
+
+def test_a_release_without_attention_in_parallel_over_data_says_so_and_passes() -> None:
+    verdict = "Currently DFLASH speculative decoding does not support dp attention."
+
+    assert judge(DEVICE_GATE, start(**TWO_RANKS, enable_dp_lm_head=1), answers(verdict)) == PASSED
 
 
 @pytest.mark.parametrize("verdict", ["DFLASH only supports CUDA.", "use npu", "device 'cpu' is not supported"])
