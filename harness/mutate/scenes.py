@@ -79,6 +79,7 @@ def swept(capabilities: Collection[str]) -> Iterator[Scene]:
             yield Scene("sweep", scenario)
 
 
+_DRAFT_WINDOW = "speculative_draft_window_size"
 #: Two that share a prefix, one that comes later and one that is long: they queue, grow, and leave at different turns.
 VISITS = (
     Visit(140, 20, text=0, own=8),
@@ -89,15 +90,26 @@ VISITS = (
 
 
 def played(capabilities: Collection[str]) -> Iterator[Scene]:
-    """Sessions of DFlash: eager and in graphs, and with a window over the draft's cache."""
-    if "DFLASH" not in capabilities:
-        return
-    window = (("page_size", 16), ("speculative_draft_window_size", 48))
-    for session in (
-        SessionScenario("DFLASH", VISITS, "eager"),
-        SessionScenario("DFLASH", VISITS, "graph"),
-        SessionScenario("DFLASH", VISITS, "eager", options=window),
-    ):
+    """Sessions for what is run by nothing else: the allocator, and the worker of DFlash.
+
+    Without speculation, where a decode takes its pages, with and without a tree that keeps them; of DFlash, eager and
+    in graphs, with windows over the draft's cache that end within a page and on one, and with streams that are late.
+    """
+    sessions = [
+        SessionScenario("NONE", VISITS, "eager"),
+        SessionScenario("NONE", VISITS, "eager", options=(("disable_radix_cache", True), ("page_size", 16))),
+    ]
+    if "DFLASH" in capabilities:
+        sessions += [
+            SessionScenario("DFLASH", VISITS, "eager"),
+            SessionScenario("DFLASH", VISITS, "graph"),
+            *(
+                SessionScenario("DFLASH", VISITS, "eager", options=(("page_size", page), (_DRAFT_WINDOW, 48)))
+                for page in (16, 64)
+            ),
+            SessionScenario("DFLASH", VISITS, "eager", streams="late"),
+        ]
+    for session in sessions:
         yield Scene("sessions", session)
 
 
