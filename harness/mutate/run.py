@@ -38,7 +38,7 @@ PASSES = (
     Pass("metadata", True, 12),
     Pass("attention", True, 4),
     Pass("accept", False, 24),
-    Pass("sessions", False, 7),
+    Pass("sessions", False, 6),
     Pass("sessions", True, 3),
     Pass("sweep", False, 240),
 )

@@ -90,21 +90,18 @@ VISITS = (
 
 #: Two of one length that share nothing: they take their pages in the same steps.
 TWINS = (Visit(140, 20, text=0, own=140), Visit(140, 20, text=1, own=140))
-#: Four long prompts that nothing shares: with pages of 16 they take more than 200 pages at once.
-LONG_VISITS = tuple(Visit(900, 6, text=text, own=900) for text in range(4))
 
 
 def played(capabilities: Collection[str]) -> Iterator[Scene]:
     """Sessions for what is run by nothing else: the allocator, and the worker of DFlash.
 
-    Without speculation, where a decode takes its pages, with and without a tree that keeps them, and for prompts whose
-    pages are counted in hundreds; of DFlash, eager and in graphs, with windows over the draft's cache that end within a
-    page and on one. None has streams that are late: 0.5.23 itself does not get through it.
+    Without speculation, where a decode takes its pages, with and without a tree that keeps them; of DFlash, eager and
+    in graphs, with windows over the draft's cache that end within a page and on one. None has streams that are late:
+    0.5.23 itself does not get through such a session.
     """
     sessions = [
         SessionScenario("NONE", VISITS, "eager"),
         SessionScenario("NONE", TWINS, "eager", options=(("disable_radix_cache", True), ("page_size", 16))),
-        SessionScenario("NONE", LONG_VISITS, "eager", options=(("page_size", 16),)),
     ]
     if "DFLASH" in capabilities:
         sessions += [
