@@ -88,8 +88,12 @@ VISITS = (
     Visit(300, 16, text=2, arrives=5),
 )
 
-#: Two of one length that share nothing: they take their pages in the same steps.
-TWINS = (Visit(140, 20, text=0, own=140), Visit(140, 20, text=1, own=140))
+#: Two of one length, that take their pages in the same steps, and one that takes its own in others.
+TWINS = (
+    Visit(140, 20, text=0, own=140),
+    Visit(140, 20, text=1, own=140),
+    Visit(133, 20, text=2, own=133),
+)
 
 
 def played(capabilities: Collection[str]) -> Iterator[Scene]:
