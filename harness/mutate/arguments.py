@@ -36,7 +36,10 @@ class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Code of `function` that no scenario drives: below the head `within` (after `else: `, the alternative to it)."""
+    """Code of `function` that no scenario drives: below the head `within` (after `else: `, the alternative to it).
+
+    Where `within` is empty it is the whole function that nothing drives.
+    """
 
     function: str
     within: str
@@ -44,7 +47,7 @@ class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def means(self, mutant: Mutant) -> bool:
         """Whether the mutant stands there."""
-        return self.within in mutant.within and self.function == mutant.target.function
+        return self.function == mutant.target.function and self.within in ("", *mutant.within)
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

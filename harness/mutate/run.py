@@ -38,7 +38,7 @@ PASSES = (
     Pass("metadata", True, 12),
     Pass("attention", True, 4),
     Pass("accept", False, 24),
-    Pass("sessions", False, 3),
+    Pass("sessions", False, 8),
     Pass("sessions", True, 3),
     Pass("sweep", False, 240),
 )

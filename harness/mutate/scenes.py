@@ -79,6 +79,7 @@ def swept(capabilities: Collection[str]) -> Iterator[Scene]:
             yield Scene("sweep", scenario)
 
 
+_DRAFT_WINDOW = "speculative_draft_window_size"
 #: Two that share a prefix, one that comes later and one that is long: they queue, grow, and leave at different turns.
 VISITS = (
     Visit(140, 20, text=0, own=8),
@@ -87,21 +88,37 @@ VISITS = (
     Visit(300, 16, text=2, arrives=5),
 )
 
+#: Two of one length, that take their pages in the same steps, and one that takes its own in others.
+TWINS = (
+    Visit(140, 20, text=0, own=140),
+    Visit(140, 20, text=1, own=140),
+    Visit(133, 20, text=2, own=133),
+)
+
 
 def played(capabilities: Collection[str]) -> Iterator[Scene]:
-    """Sessions of DFlash: eager and in graphs, and with a window over the draft's cache; then EAGLE's graphs.
+    """Sessions for what is run by nothing else: the allocator, the worker of DFlash, and graphs that are loaded.
 
-    A graph of EAGLE's verify is loaded before it is replayed.
+    Without speculation, where a decode takes its pages, with and without a tree that keeps them; of DFlash, eager, in
+    graphs and with streams that are late, with windows over the draft's cache that end within a page and on one; of
+    EAGLE, whose graph of a verify is loaded before it is replayed.
     """
-    if "DFLASH" not in capabilities:
-        return
-    window = (("page_size", 16), ("speculative_draft_window_size", 48))
-    for session in (
-        SessionScenario("DFLASH", VISITS, "eager"),
-        SessionScenario("DFLASH", VISITS, "graph"),
-        SessionScenario("DFLASH", VISITS, "eager", options=window),
+    sessions = [
+        SessionScenario("NONE", VISITS, "eager"),
+        SessionScenario("NONE", TWINS, "eager", options=(("disable_radix_cache", True), ("page_size", 16))),
         SessionScenario("EAGLE", VISITS, "graph"),
-    ):
+    ]
+    if "DFLASH" in capabilities:
+        sessions += [
+            SessionScenario("DFLASH", VISITS, "eager"),
+            SessionScenario("DFLASH", VISITS, "graph"),
+            *(
+                SessionScenario("DFLASH", VISITS, "eager", options=(("page_size", page), (_DRAFT_WINDOW, 48)))
+                for page in (16, 64)
+            ),
+            SessionScenario("DFLASH", VISITS, "graph", streams="late"),
+        ]
+    for session in sessions:
         yield Scene("sessions", session)
 
 

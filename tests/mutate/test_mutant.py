@@ -126,6 +126,12 @@ def test_what_no_scenario_drives_is_named_by_the_head_that_it_stands_below(sglan
     assert set(outside) == {"total = block - 1"}
 
 
+def test_without_a_head_nothing_drives_the_whole_function(sglang: Path) -> None:
+    argued = Arguments("1.0", beyond=(Beyond("Backend.lengths", "", "nobody calls it"),))
+
+    assert all(argued.outside(mutant) for mutant in mutants(sglang, TARGET))
+
+
 def test_of_several_like_changes_in_a_line_one_is_named_by_what_becomes_of_the_text(tmp_path: Path) -> None:
     (tmp_path / FILE).parent.mkdir()
     (tmp_path / FILE).write_text("def lengths(a, b):\n    return a[1] + b[1]\n", encoding="utf-8")

@@ -1,6 +1,7 @@
 """What mutants are put to: every scene is one that can be run."""
 
 from harness.checks.registry import CHECKS
+from harness.mutate.run import PASSES
 from harness.mutate.scenes import LAYERS, Draw, _each_by_its_seed, asked, drawn, played
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.validity import why_invalid
@@ -13,11 +14,12 @@ def test_every_scene_that_is_drawn_is_valid() -> None:
     assert not [why for scene in scenes if (why := why_invalid(scene.scenario))]
 
 
-def test_every_session_that_is_played_is_valid() -> None:
-    sessions = [scene.scenario for scene in played(("DFLASH", "EAGLE"))]
+def test_every_session_that_is_played_is_valid_and_all_fit_into_one_pass() -> None:
+    scenes = list(played(("DFLASH", "EAGLE")))
 
-    assert sessions
-    assert [why for session in sessions if (why := why_invalid(session))] == []
+    assert [why for scene in scenes if (why := why_invalid(scene.scenario))] == []
+    assert len(scenes) == next(one.most for one in PASSES if one.layer == "sessions")
+    assert {scene.layer for scene in scenes} == {"sessions"}
 
 
 def test_every_check_is_asked_about_the_scenes_of_one_layer() -> None:
