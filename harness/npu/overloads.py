@@ -184,8 +184,10 @@ class AttentionOperator(Operator):
         return found | {"out": _with_keywords(found["default"], named)}
 
     def _empty_results(self, given: dict[str, Any]) -> Any:
-        # Values are as wide as queries wherever sglang captures attention; else `_fill` says that they are not.
-        return torch.empty_like(given["query"]), torch.empty(1, device=HOST)
+        query, key, value = (given[name] for name in ("query", "key", "value"))
+        # Heads of queries are as wide as those of keys, and outputs as values: as their tensors, all heads or each one.
+        width = query.shape[-1] * value.shape[-1] // key.shape[-1]
+        return query.new_empty(*query.shape[:-1], width), torch.empty(1, device=HOST)
 
 
 def _several(tensors: Any) -> Sequence[torch.Tensor]:

@@ -70,6 +70,19 @@ def test_verifying_is_causal_from_the_last_position(page_size: int, heads: int, 
     assert sums.tolist() == [0.0]
 
 
+def test_values_may_be_narrower_than_keys_of_192() -> None:
+    """As in MiMo-V2, in every layout; of another size they may not."""
+    batch = make_batch((2, 3), (20, 7), 16, dtype=torch.float64, dimension=192, around=np.nan)
+    values = batch.value[..., :128].contiguous()
+    expected = batch.reference(causally)
+    found, _ = npu_fused_infer_attention_score(**batch.fused(value=values.flatten(2)))
+    assert found.shape == (5, 4, 128)
+    _agree(found, expected.reshape(5, 4, 192)[..., :128])
+
+    with pytest.raises(RuntimeError, match=r"value is of shape .*: key has head dimension 192"):
+        npu_fused_infer_attention_score(**batch.fused(value=batch.value[..., :64].flatten(2)))
+
+
 @pytest.mark.parametrize("page_size", _PAGE_SIZES)
 def test_a_draft_block_seeseverything(page_size: int) -> None:
     batch = _batch((8, 8), (8, 140), page_size)

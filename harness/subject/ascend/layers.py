@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 
 from harness.scenario import MetadataScenario
-from harness.scenario.content import HEAD_SIZE, LATENT_SIZE, ROPE_SIZE, TILE, absorbed, output_size, softmax_scale
+from harness.scenario.content import LATENT_SIZE, TILE, absorbed, output_size, query_size, softmax_scale
+from harness.scenario.metadata import HEAD_SIZE
 from harness.subject.ascend import releases
 
 
@@ -34,7 +35,7 @@ def _layer(scenario: MetadataScenario, number: int, window: int = -1) -> Any:
     whole_block = scenario.mode == "draft_block" and window == -1
     return RadixAttention(
         num_heads=scenario.attention.query_heads,
-        head_dim=output_size(scenario) + (ROPE_SIZE if scenario.target == "mla" else 0),
+        head_dim=query_size(scenario),
         v_head_dim=output_size(scenario),
         scaling=softmax_scale(scenario),
         num_kv_heads=scenario.attention.query_heads if by_head else scenario.attention.kv_heads,
