@@ -47,7 +47,7 @@ class Draw(NamedTuple):
     """How many scenarios are drawn for each cell, for metadata and where attention runs, and by which seed."""
 
     metadata: int = 10
-    attention: int = 4
+    attention: int = 12
     seed: int = 0
 
 

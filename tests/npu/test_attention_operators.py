@@ -129,6 +129,30 @@ def test_the_out_overload_writes_into_what_it_is_given() -> None:
         npu_fused_infer_attention_score.out(**arguments, out=[torch.empty(3), out[1]])
 
 
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("num_key_value_heads is 3: it must divide", {"num_key_value_heads": 3}),
+        (r"atten_mask is of shape .*: it must hide", {"atten_mask": torch.zeros(1, 4, dtype=torch.bool)}),
+        ("value is of shape", {"value": torch.zeros(9, 16, 7, dtype=torch.float64)}),
+    ],
+    ids=["heads", "mask", "value"],
+)
+def test_the_query_for_its_workspace_refuses_what_the_operator_does(text: str, change: dict[str, Any]) -> None:
+    batch = _batch((1, 1), (9, 30))
+    assert _npu_fused_infer_attention_score_get_max_workspace(**batch.padded()).numel() == 0
+    for ask in (npu_fused_infer_attention_score, _npu_fused_infer_attention_score_get_max_workspace):
+        with pytest.raises(RuntimeError, match=text):
+            ask(**batch.padded(**change))
+
+
+def test_the_query_for_a_workspace_reads_no_mask(small: Batch) -> None:
+    """What a mask holds is not known yet while a graph is captured."""
+    empty = torch.zeros(2048, 2048, dtype=torch.int8)
+
+    assert _npu_fused_infer_attention_score_get_max_workspace(**small.fused(atten_mask=empty)).numel() == 0
+
+
 def test_the_second_version_takes_one_request_at_a_time() -> None:
     batch = _batch((5,), (21,))
     query, key, value = batch.merged()
