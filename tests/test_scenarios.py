@@ -288,6 +288,8 @@ LATENT_EXTEND = replace(EXTEND, target="mla", attention=Attention(), rounds=((Re
         replace(WINDOW, attention=Attention(sinks=True)),
         IN_NZ,
         replace(ATTENDS, attention=Attention(head_size=256, value_size=256)),
+        replace(ATTENDS, attention=Attention(padding=1)),
+        replace(EXTEND, attention=Attention(fia=True, padding=1)),
         replace(WINDOW, attention=Attention(fia=True, sinks=True, head_size=192)),
     ],
 )
@@ -393,6 +395,9 @@ def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
             "the operators take no heads of that size",
         ),
         (replace(LATENT, attention=Attention(head_size=64, value_size=64)), "MLA has heads of 128"),
+        (replace(ATTENDS, attention=Attention(padding=-1)), "padding=-1 is not in 0 to 64"),
+        (replace(GRAPH, attention=Attention(padding=1)), "such a batch is not padded"),
+        (replace(EXTEND, attention=Attention(padding=1)), "such a batch is not padded"),
         (replace(LATENT, attention=Attention(query_heads=4, kv_heads=2)), "MLA has one KV head"),
         (replace(LATENT, pool=Pool(page_size=64)), "MLA runs with pages of (16, 128)"),
         (replace(ATTENDS, attention=Attention(nz=True)), "the layout NZ goes with the target mla"),

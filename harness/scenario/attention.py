@@ -6,14 +6,16 @@ from functools import partial
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from harness.scenario.capability import FIA_NZ, HEAD_SIZES
+from harness.scenario.capability import DP_PADDING, FIA_NZ, HEAD_SIZES
 from harness.scenario.metadata import HEAD_SIZE, Attention, MetadataScenario, Request
 from harness.scenario.strategies import Cell, scenarios
-from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES, NZ_PAGE_SIZE, takes_sizes
+from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES, NZ_PAGE_SIZE, pads, takes_sizes
 
 HEADS = ((2, 1), (2, 2), (4, 1))  # query heads, KV heads
 #: Dimensions of keys and of values, as models have them: most, GPT-OSS and small Llamas, Qwen3.5 and Gemma, MiMo-V2.
 SIZES = ((HEAD_SIZE, HEAD_SIZE), (64, 64), (256, 256), (192, 128))
+#: Tokens or requests that pad: mostly none.
+PADDINGS = (0, 0, 1, 3)
 #: Of MLA: few, enough for a decode with FIA, and no power of two.
 LATENT_HEADS = ((4, 1), (8, 1), (12, 1))
 #: An MLA extend projects its whole prefix to keys of every head.
@@ -34,7 +36,8 @@ def attends(cell: Cell) -> bool:
 def attention_scenarios(draw: st.DrawFn, cell: Cell, capabilities: Collection[str] = ()) -> MetadataScenario:
     """Scenarios of `cell` whose host lengths are exact and int64, with few requests and tokens, and heads to compute.
 
-    Among the capabilities, `fia-nz` adds MLA caches in the layout NZ, and `head-sizes` heads of other sizes than 128.
+    Among the capabilities, `fia-nz` adds MLA caches in the layout NZ, `head-sizes` heads of other sizes than 128, and
+    `dp-padding` batches that are padded.
 
     An int32 host tensor is written to, which `inputs-unchanged` says once, and every step of a draft would say again.
     """
@@ -48,6 +51,8 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell, capabilities: Collection[st
     if HEAD_SIZES in capabilities and not latent:
         size, value_size = draw(st.sampled_from([*filter(partial(takes_sizes, attention), SIZES)]), label="head size")
         attention = replace(attention, head_size=size, value_size=value_size)
+    if DP_PADDING in capabilities and pads(cell.mode, cell.executor, cell.target, fia):
+        attention = replace(attention, padding=draw(st.sampled_from(PADDINGS), label="padding"))
     page = max(drawn.pool.page_size, SMALLEST_PAGE)
     if latent:
         page = page if page in LATENT_PAGE_SIZES and not nz else NZ_PAGE_SIZE

@@ -13,6 +13,8 @@ ABSENT_HOST = "absent-host"
 FIA_NZ = "fia-nz"
 #: The capability of a subject whose attention runs with heads of any size that its operators take.
 HEAD_SIZES = "head-sizes"
+#: The capability of a subject whose eager batches can be padded as data parallelism pads them.
+DP_PADDING = "dp-padding"
 #: The capability of an sglang whose DFlash takes requests with a grammar.
 DFLASH_GRAMMAR = "dflash-grammar"
 
@@ -28,6 +30,7 @@ def missing(scenario: Scenario, capabilities: Collection[str]) -> set[str]:
     if isinstance(scenario, MetadataScenario) and scenario.attention is not None:
         attention = scenario.attention
         needed |= {FIA_NZ} if attention.nz else set()
+        needed |= {DP_PADDING} if attention.padding else set()
         needed |= {HEAD_SIZES} if {attention.head_size, attention.value_size} != {HEAD_SIZE} else set()
     if isinstance(scenario, SessionScenario):
         needed |= {scenario.draft} - {""}

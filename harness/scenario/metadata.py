@@ -64,7 +64,8 @@ class Attention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `head_size` is the dimension of a head's queries and keys, `value_size` that of its values and outputs; MLA's are
     128. `fia` is ASCEND_USE_FIA, which selects the operators; `fill` is what every slot holds that nobody has written.
     With `sinks`, each query head has one more score that has no value, as in gpt-oss and MiMo-V2. `nz` is
-    SGLANG_USE_FIA_NZ: MLA's caches hold each page in the layout NZ, tiles of 16 numbers one after another.
+    SGLANG_USE_FIA_NZ: MLA's caches hold each page in the layout NZ, tiles of 16 numbers one after another. `padding` is
+    how much pads an eager batch, as data parallelism does: tokens of an extend, requests of any other mode.
     """
 
     fia: bool = False
@@ -75,6 +76,7 @@ class Attention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nz: bool = False
     head_size: int = HEAD_SIZE
     value_size: int = HEAD_SIZE
+    padding: int = 0
 
 
 class MetadataScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="metadata"):

@@ -4,7 +4,7 @@ from math import isfinite
 
 from harness.scenario import Scenario
 from harness.scenario.gate import GateScenario
-from harness.scenario.metadata import HEAD_SIZE, Algorithm, Attention, MetadataScenario, Mode, Request, Target
+from harness.scenario.metadata import HEAD_SIZE, Algorithm, Attention, Executor, MetadataScenario, Mode, Request, Target
 from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, Visit
 from harness.scenario.session_strategies import ALGORITHMS, OTHER_DRAFTS
 from harness.scenario.verify import VerifyRequest, VerifyScenario
@@ -102,6 +102,18 @@ def takes_sizes(attention: Attention, sizes: tuple[int, int]) -> bool:
     return aligned and 0 < value_size <= size <= LARGEST_HEAD and (size == value_size or sizes == (192, 128))
 
 
+def pads(mode: Mode, executor: Executor, target: Target, fia: bool) -> bool:
+    """Whether a batch may be padded as data parallelism pads it, before its metadata is built.
+
+    The metadata of drafts is built before that, and graphs have buckets (read: `prepare_mlp_sync_batch` and
+    `ModelRunner.forward`, 0.5.15 to 0.5.23). Without FIA, an extend hands padding on to operators of which nothing is
+    documented.
+    """
+    if executor != "eager":
+        return False
+    return mode in ("decode", "target_verify") or (mode == "extend" and (fia or target == "mla"))
+
+
 def _attention_rules(scenario: MetadataScenario, attention: Attention) -> list[tuple[bool, str]]:
     """What must hold where attention runs; of MLA, what its operators are documented to take."""
     page = scenario.pool.page_size
@@ -113,6 +125,11 @@ def _attention_rules(scenario: MetadataScenario, attention: Attention) -> list[t
         (exact, "attention runs on exact lengths"),
         (grouped and attention.query_heads % attention.kv_heads == 0, "heads must form groups, and be at most 16"),
         (isfinite(attention.fill), "the fill must be finite"),
+        (0 <= attention.padding <= MAX_REQUESTS, f"padding={attention.padding} is not in 0 to {MAX_REQUESTS}"),
+        (
+            not attention.padding or pads(scenario.mode, scenario.executor, scenario.target, attention.fia),
+            "such a batch is not padded",
+        ),
         (takes_sizes(attention, sizes), "the operators take no heads of that size"),
         (scenario.target == "swa" or not attention.sinks, "sinks go with the target swa"),
         (scenario.target == "mla" or not attention.nz, "the layout NZ goes with the target mla"),
