@@ -80,8 +80,10 @@ class FusedCall(NamedTuple):
             key = torch.cat([found["key"], found["key_rope"]], dim=-1) if "key_rope" in found else found["key"]
             visible = masking.visible(group, longest, queries.lengths[group], len(key))
             output, output_sums = attend_with_sums(parts[group], key, found["value"], self.scale, visible, self.sink)
+            # Assumption: what stands for the sum over no key is not known, so that nobody may use it; sglang (0.5.23)
+            # puts minus infinity in its place. On a device: ask for sums where one of two requests has no keys.
             attended.append(output)
-            sums.append(output_sums)
+            sums.append(output_sums if len(key) else torch.full_like(output_sums, torch.nan))
         if not self.with_sums:
             # What the device returns in place of softmax sums that were not asked for.
             return queries.join(attended), torch.zeros(1, device="cpu")

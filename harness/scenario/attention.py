@@ -12,10 +12,12 @@ from harness.scenario.strategies import Cell, scenarios
 from harness.scenario.validity import LATENT_PAGE_SIZES, MOST_LATENT_QUERIES, NZ_PAGE_SIZE, pads, takes_sizes
 
 HEADS = ((2, 1), (2, 2), (4, 1))  # query heads, KV heads
+#: Where heads have other sizes: with two or more KV heads, none stands for all.
+MORE_HEADS = (*HEADS, (4, 2))
 #: Dimensions of keys and of values, as models have them: most, GPT-OSS and small Llamas, Qwen3.5 and Gemma, MiMo-V2.
 SIZES = ((HEAD_SIZE, HEAD_SIZE), (64, 64), (256, 256), (192, 128))
-#: Tokens or requests that pad: mostly none.
-PADDINGS = (0, 0, 1, 3)
+#: Tokens or requests that pad.
+PADDINGS = (0, 1, 3)
 #: Of MLA: few, enough for a decode with FIA, and no power of two.
 LATENT_HEADS = ((4, 1), (8, 1), (12, 1))
 #: An MLA extend projects its whole prefix to keys of every head.
@@ -43,7 +45,8 @@ def attention_scenarios(draw: st.DrawFn, cell: Cell, capabilities: Collection[st
     """
     drawn = draw(scenarios(cell))
     latent = cell.target == "mla"
-    query_heads, kv_heads = draw(st.sampled_from(LATENT_HEADS if latent else HEADS), label="heads")
+    heads = LATENT_HEADS if latent else MORE_HEADS if HEAD_SIZES in capabilities else HEADS
+    query_heads, kv_heads = draw(st.sampled_from(heads), label="heads")
     operators = [(fia, sinks) for fia in (False, True) for sinks in (False, True) if cell.target == "swa" or not sinks]
     fia, sinks = draw(st.sampled_from(operators), label="ASCEND_USE_FIA, sinks")
     nz = latent and FIA_NZ in capabilities and draw(st.booleans(), label="SGLANG_USE_FIA_NZ")
