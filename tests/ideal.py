@@ -40,6 +40,7 @@ Strategy = Callable[[Cell, Collection[str]], SearchStrategy[MetadataScenario]]
 #: Everything that a release can have, and every cell that such a release has.
 CAPABILITIES = (
     "EAGLE", "EAGLE3", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "DFLASH2", "absent-host", "dflash-grammar", "fia-nz",
+    "head-sizes", "dp-padding",
 )  # fmt: skip
 CELLS = cells(CAPABILITIES)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from harness.scenario import GateScenario, MetadataScenario, Pool, Request, Scenario
-from harness.scenario.attention import attends, attention_scenarios
+from harness.scenario.attention import SIZES, attends, attention_scenarios
 from harness.scenario.capability import missing
 from harness.scenario.convention import CONVENTION, DFLASH_FAMILY
 from harness.scenario.metadata import Attention
@@ -287,6 +287,10 @@ LATENT_EXTEND = replace(EXTEND, target="mla", attention=Attention(), rounds=((Re
         LATENT_EXTEND,
         replace(WINDOW, attention=Attention(sinks=True)),
         IN_NZ,
+        replace(ATTENDS, attention=Attention(head_size=256, value_size=256)),
+        replace(ATTENDS, attention=Attention(padding=1)),
+        replace(EXTEND, attention=Attention(fia=True, padding=1)),
+        replace(WINDOW, attention=Attention(fia=True, sinks=True, head_size=192)),
     ],
 )
 def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
@@ -377,6 +381,23 @@ def test_what_the_rules_are_tried_on_can_be(scenario: Scenario) -> None:
         (replace(ATTENDS, attention=Attention(fill=float("nan"))), "the fill must be finite"),
         (replace(ATTENDS, attention=Attention(sinks=True)), "sinks go with the target swa"),
         (replace(WINDOW, window=1), "a window layer sees 2 positions or more: sglang's 0 is none"),
+        (
+            replace(ATTENDS, attention=Attention(head_size=72, value_size=72)),
+            "the operators take no heads of that size",
+        ),
+        (replace(ATTENDS, attention=Attention(head_size=256)), "the operators take no heads of that size"),
+        (
+            replace(WINDOW, attention=Attention(fia=True, sinks=True, head_size=256, value_size=256)),
+            "the operators take no heads of that size",
+        ),
+        (
+            replace(WINDOW, attention=Attention(sinks=True, head_size=192)),
+            "the operators take no heads of that size",
+        ),
+        (replace(LATENT, attention=Attention(head_size=64, value_size=64)), "MLA has heads of 128"),
+        (replace(ATTENDS, attention=Attention(padding=-1)), "padding=-1 is not in 0 to 64"),
+        (replace(GRAPH, attention=Attention(padding=1)), "such a batch is not padded"),
+        (replace(EXTEND, attention=Attention(padding=1)), "such a batch is not padded"),
         (replace(LATENT, attention=Attention(query_heads=4, kv_heads=2)), "MLA has one KV head"),
         (replace(LATENT, pool=Pool(page_size=64)), "MLA runs with pages of (16, 128)"),
         (replace(ATTENDS, attention=Attention(nz=True)), "the layout NZ goes with the target mla"),
@@ -418,6 +439,23 @@ def test_caches_are_in_nz_only_where_the_release_can_have_them_so(capabilities: 
     draw()
     assert drawn == ({False, True} if capabilities else {False})
     assert missing(IN_NZ, {"DFLASH", *capabilities}) == {"fia-nz"} - set(capabilities)
+
+
+@pytest.mark.parametrize("capabilities", [(), ("head-sizes",)])
+def test_heads_have_other_sizes_only_where_the_subject_takes_them(capabilities: tuple[str, ...]) -> None:
+    cell = next(cell for cell in CELLS if (cell.target, cell.mode) == ("mha", "decode"))
+    drawn = set[tuple[int, int]]()
+
+    @settings(SAME, max_examples=60)
+    @given(attention_scenarios(cell, capabilities))
+    def draw(scenario: MetadataScenario) -> None:
+        assert scenario.attention is not None
+        drawn.add((scenario.attention.head_size, scenario.attention.value_size))
+
+    draw()
+    assert drawn == (set(SIZES) if capabilities else {(128, 128)})
+    narrow = replace(ATTENDS, attention=Attention(head_size=192))
+    assert missing(narrow, {"DFLASH", *capabilities}) == {"head-sizes"} - set(capabilities)
 
 
 def test_a_rule_is_held_in_every_round() -> None:

@@ -47,7 +47,7 @@ class Draw(NamedTuple):
     """How many scenarios are drawn for each cell, for metadata and where attention runs, and by which seed."""
 
     metadata: int = 10
-    attention: int = 4
+    attention: int = 12
     seed: int = 0
 
 
@@ -60,7 +60,7 @@ def drawn(capabilities: Collection[str], draw: Draw) -> Iterator[Scene]:
     for one in _in_turns(_each_by_its_seed(strategies, draw.metadata, draw.seed)):
         yield Scene("metadata", one)
     strategies = [attention_scenarios(cell, capabilities) for cell in every if attends(cell)]
-    for one in _in_turns(_each_by_its_seed(strategies, draw.attention, draw.seed)):
+    for one in _in_turns(_each_apart(strategies, draw.attention, draw.seed)):
         yield Scene("attention", one)
 
 
@@ -70,6 +70,17 @@ def _each_by_its_seed(
     """Examples of each strategy, by seeds of their own: by the same one, cells that are much alike draw the same."""
     for number, strategy in enumerate(strategies):
         yield examples(strategy, count, of * len(strategies) + number)
+
+
+def _each_apart(
+    strategies: Sequence[SearchStrategy[MetadataScenario]], count: int, of: int
+) -> Iterator[list[Scenario]]:
+    """Examples of each strategy, each by a seed of its own: one after the other are much alike, and begin simply.
+
+    What selects the operators is drawn from a few values, of which no combination may be missed.
+    """
+    for number, strategy in enumerate(strategies, start=of * len(strategies)):
+        yield [examples(strategy, 2, number * count + turn)[-1] for turn in range(count)]
 
 
 def swept(capabilities: Collection[str]) -> Iterator[Scene]:

@@ -16,14 +16,15 @@ _WORD = torch.int64
 
 
 @functools.cache
-def _above_diagonal(length: int) -> torch.Tensor:
+def above_diagonal(length: int) -> torch.Tensor:
+    """The causal mask of that size, which hides what is above the diagonal: bool, shared by all callers."""
     # The device is named because, inside `with torch.device(...)`, the CPU is not the default.
     return torch.ones(length, length, dtype=torch.bool, device="cpu").triu(1)
 
 
 def is_causal(mask: torch.Tensor) -> bool:
     """Whether a square mask hides what is above the diagonal, and nothing else."""
-    above = _above_diagonal(mask.shape[-1])
+    above = above_diagonal(mask.shape[-1])
     # Every attention call asks it, of four million bytes: as words they are compared in a sixtieth of the time.
     in_words = mask.element_size() == 1 and mask.is_contiguous() and mask.shape[-1] % _WORD.itemsize == 0
     if in_words and torch.equal(mask.view(_WORD), above.view(_WORD)):

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from harness.npu.arguments import Arguments
-from harness.npu.attention_mask import EVERYTHING, Masking
+from harness.npu.attention_mask import EVERYTHING, Masking, above_diagonal
 from harness.npu.boundary import AttentionRead
 from harness.npu.fused_call import FusedCall
-from harness.npu.overloads import attention_operator, operator, taking_what
+from harness.npu.overloads import attention_operator, host_query, taking_what
 from harness.npu.query_layout import QueryArguments
 
 # Arguments of both versions, and of each of them, that are accepted only at the values that ask for nothing.
@@ -122,8 +122,23 @@ def npu_fused_infer_attention_score_v2(
     ).compute()
 
 
-@operator
+@host_query
 @taking_what(npu_fused_infer_attention_score)
-def _npu_fused_infer_attention_score_get_max_workspace() -> torch.Tensor:
-    """The memory that the ``.out`` overload needs: none here."""
+def _npu_fused_infer_attention_score_get_max_workspace(**arguments: Any) -> torch.Tensor:
+    """The memory that the ``.out`` overload needs: none here. What the operator would refuse is refused already.
+
+    Assumption: it is the same tiling that refuses. Source: torch_npu hands every argument to the first phase of the
+    operator itself (op-plugin, `EXEC_GET_MAX_WORKSPACE_CMD`). On a device: ask for the workspace with heads that do not
+    fit the cache.
+    """
+    others = {name: value for name, value in arguments.items() if name in _NEUTRAL_1}
+    Arguments("_npu_fused_infer_attention_score_get_max_workspace").require_neutral(others, _NEUTRAL_1)
+    npu_fused_infer_attention_score.events(arguments | _causal(arguments.get("atten_mask")))
     return torch.empty(0, device="cpu")
+
+
+def _causal(mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    """A causal mask in place of one of that shape: while a graph is captured, nothing is known of what memory holds."""
+    if mask is None or mask.shape[-2:] != (2048, 2048):
+        return {}
+    return {"atten_mask": above_diagonal(2048).to(mask.dtype).expand(mask.shape)}

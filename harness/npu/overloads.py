@@ -153,6 +153,17 @@ class Operator:
         return {"default": _with_keywords(self._signature, self.traits.neutral)}
 
 
+class HostQuery(Operator):
+    """An operator that only the host asks something: it is answered at once, also while a graph is captured."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it with what its tensors are, whatever they hold by now."""
+        fault.refuse_after_fault(self.__name__)
+        views = Views(self.__name__)
+        answer = self._run(self._given(views, args, kwargs))
+        return views.back(answer) if views.pairs else answer
+
+
 class AttentionOperator(Operator):
     """An operator that makes attention and softmax sums, and has an overload which writes them into given tensors."""
 
@@ -184,8 +195,10 @@ class AttentionOperator(Operator):
         return found | {"out": _with_keywords(found["default"], named)}
 
     def _empty_results(self, given: dict[str, Any]) -> Any:
-        # Values are as wide as queries wherever sglang captures attention; else `_fill` says that they are not.
-        return torch.empty_like(given["query"]), torch.empty(1, device=HOST)
+        query, key, value = (given[name] for name in ("query", "key", "value"))
+        # Heads of queries are as wide as those of keys, and outputs as values: as their tensors, all heads or each one.
+        width = query.shape[-1] * value.shape[-1] // key.shape[-1]
+        return query.new_empty(*query.shape[:-1], width), torch.empty(1, device=HOST)
 
 
 def _several(tensors: Any) -> Sequence[torch.Tensor]:
@@ -222,21 +235,25 @@ def operator(compute: Callable[..., Any] | None = None, **traits: Any) -> Any:
     return register if compute is None else register(compute)
 
 
+def host_query(compute: Callable[..., Any]) -> HostQuery:
+    """Register a function as the host's query of its name."""
+    return _registering(HostQuery, Traits())(compute)
+
+
 def attention_operator(**traits: Any) -> Callable[[Callable[..., Any]], AttentionOperator]:
     """Register a function, which returns attention and softmax sums, as the operator of its name."""
     return _registering(AttentionOperator, Traits(**traits))
 
 
-def taking_what(other: Operator) -> Callable[[Callable[[], Any]], Callable[..., Any]]:
-    """Give a function without arguments those of another operator, which it does not look at."""
+def taking_what(other: Operator) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a function the arguments of another operator, by their names."""
 
-    def widen(compute: Callable[[], Any]) -> Callable[..., Any]:
+    def widen(compute: Callable[..., Any]) -> Callable[..., Any]:
         signature = other.signatures()["default"]
 
         @functools.wraps(compute)
         def wide(*args: Any, **kwargs: Any) -> Any:
-            signature.bind(*args, **kwargs)
-            return compute()
+            return compute(**signature.bind(*args, **kwargs).arguments)
 
         returns = inspect.signature(compute).return_annotation
         wide.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]

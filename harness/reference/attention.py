@@ -5,7 +5,6 @@ import numpy.typing as npt
 
 from harness.reference.metadata import kv_length, query_tokens
 from harness.scenario.content import (
-    HEAD_SIZE,
     absorbed,
     keys,
     latents,
@@ -17,7 +16,7 @@ from harness.scenario.content import (
     softmax_scale,
     values,
 )
-from harness.scenario.metadata import MetadataScenario, Request
+from harness.scenario.metadata import HEAD_SIZE, MetadataScenario, Request
 
 Exact = npt.NDArray[np.float64]
 
@@ -25,8 +24,8 @@ Exact = npt.NDArray[np.float64]
 def outputs(scenario: MetadataScenario, batch: tuple[Request, ...]) -> Exact:
     """Attention of one round: float64 of shape (query rows, query heads, dimension), requests one after the other.
 
-    The dimension is 128, and 512 where MLA attends to latents. With a sliding window there are twice the heads: those
-    of the full-attention layer, then those of the window layer.
+    The dimension is that of values, and 512 where MLA attends to latents. With a sliding window there are twice the
+    heads: those of the full-attention layer, then those of the window layer.
     """
     counts = [query_tokens(scenario, request) for request in batch]
     rows = queries(scenario, sum(counts)).astype(np.float64)

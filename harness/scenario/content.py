@@ -9,10 +9,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from harness.scenario.metadata import MetadataScenario, PageMap
+from harness.scenario.metadata import HEAD_SIZE, MetadataScenario, PageMap
 
-#: Of keys, values and outputs by head; of MLA without the rope part.
-HEAD_SIZE = 128
 #: Of MLA's latents and rope parts, which all heads share.
 LATENT_SIZE, ROPE_SIZE = 512, 64
 #: Numbers of a row that lie together in the layout NZ.
@@ -21,13 +19,15 @@ Values = npt.NDArray[np.float32]
 
 
 def keys(scenario: MetadataScenario, slots: npt.NDArray[np.int64]) -> Values:
-    """Keys of `slots`: float32 of shape (slots, KV heads, 128)."""
-    return _of_slots(scenario, 1, HEAD_SIZE)[slots]
+    """Keys of `slots`: float32 of shape (slots, KV heads, head size)."""
+    assert scenario.attention is not None
+    return _of_slots(scenario, 1, scenario.attention.head_size)[slots]
 
 
 def values(scenario: MetadataScenario, slots: npt.NDArray[np.int64]) -> Values:
-    """Values of `slots`: float32 of shape (slots, KV heads, 128)."""
-    return _of_slots(scenario, 2, HEAD_SIZE)[slots]
+    """Values of `slots`: float32 of shape (slots, KV heads, value size)."""
+    assert scenario.attention is not None
+    return _of_slots(scenario, 2, scenario.attention.value_size)[slots]
 
 
 def latents(scenario: MetadataScenario, slots: npt.NDArray[np.int64]) -> Values:
@@ -63,8 +63,7 @@ def sinks(scenario: MetadataScenario) -> Values:
 def queries(scenario: MetadataScenario, rows: int) -> Values:
     """Query rows of a round: float32 of shape (rows, query heads, dimension); of MLA the last 64 are the rope part."""
     assert scenario.attention is not None
-    width = output_size(scenario) + (ROPE_SIZE if scenario.target == "mla" else 0)
-    return _content(rows, scenario.attention.query_heads, 3, width)
+    return _content(rows, scenario.attention.query_heads, 3, query_size(scenario))
 
 
 def absorbed(scenario: MetadataScenario) -> bool:
@@ -72,14 +71,24 @@ def absorbed(scenario: MetadataScenario) -> bool:
     return scenario.target == "mla" and scenario.mode != "extend"
 
 
+def query_size(scenario: MetadataScenario) -> int:
+    """The dimension of a query of one head, MLA's rope part included."""
+    assert scenario.attention is not None
+    if scenario.target == "mla":
+        return (LATENT_SIZE if absorbed(scenario) else HEAD_SIZE) + ROPE_SIZE
+    return scenario.attention.head_size
+
+
 def output_size(scenario: MetadataScenario) -> int:
     """The dimension of an output of one head."""
-    return LATENT_SIZE if absorbed(scenario) else HEAD_SIZE
+    assert scenario.attention is not None
+    return LATENT_SIZE if absorbed(scenario) else scenario.attention.value_size
 
 
 def softmax_scale(scenario: MetadataScenario) -> float:
     """What scores are multiplied with: from the dimension of a head before any projection to latents."""
-    size = HEAD_SIZE + ROPE_SIZE if scenario.target == "mla" else HEAD_SIZE
+    assert scenario.attention is not None
+    size = HEAD_SIZE + ROPE_SIZE if scenario.target == "mla" else scenario.attention.head_size
     return float(size**-0.5)
 
 

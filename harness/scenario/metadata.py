@@ -23,6 +23,8 @@ HostDtype = Literal["int32", "int64"]
 PADDING_PAGE = 0
 #: The slot of linear states that padded rows have; those of requests count from 1 (0.5.15 to 0.5.23).
 PADDING_STATE = 0
+#: Of a head's queries, keys and values where nothing else is said; of MLA without the rope part.
+HEAD_SIZE = 128
 #: Columns that `ReqToTokenPool` has beyond the context and the draft block (0.5.15 to 0.5.23).
 SPARE_COLUMNS = 4
 
@@ -57,11 +59,13 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Attention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Attention really runs over the metadata: heads of 128, float32, and what the scenario's content module says.
+    """Attention really runs over the metadata, in float32, and over what the scenario's content module says.
 
-    `fia` is ASCEND_USE_FIA, which selects the operators; `fill` is what every slot holds that nobody has written.
+    `head_size` is the dimension of a head's queries and keys, `value_size` that of its values and outputs; MLA's are
+    128. `fia` is ASCEND_USE_FIA, which selects the operators; `fill` is what every slot holds that nobody has written.
     With `sinks`, each query head has one more score that has no value, as in gpt-oss and MiMo-V2. `nz` is
-    SGLANG_USE_FIA_NZ: MLA's caches hold each page in the layout NZ, tiles of 16 numbers one after another.
+    SGLANG_USE_FIA_NZ: MLA's caches hold each page in the layout NZ, tiles of 16 numbers one after another. `padding` is
+    how much pads an eager batch, as data parallelism does: tokens of an extend, requests of any other mode.
     """
 
     fia: bool = False
@@ -70,6 +74,9 @@ class Attention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fill: float = 3.0
     sinks: bool = False
     nz: bool = False
+    head_size: int = HEAD_SIZE
+    value_size: int = HEAD_SIZE
+    padding: int = 0
 
 
 class MetadataScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="metadata"):

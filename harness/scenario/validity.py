@@ -4,7 +4,7 @@ from math import isfinite
 
 from harness.scenario import Scenario
 from harness.scenario.gate import GateScenario
-from harness.scenario.metadata import Algorithm, Attention, MetadataScenario, Mode, Request, Target
+from harness.scenario.metadata import HEAD_SIZE, Algorithm, Attention, Executor, MetadataScenario, Mode, Request, Target
 from harness.scenario.session import CONTEXT_LENGTH, SessionScenario, Visit
 from harness.scenario.session_strategies import ALGORITHMS, OTHER_DRAFTS
 from harness.scenario.verify import VerifyRequest, VerifyScenario
@@ -34,6 +34,8 @@ VERIFY_TREES = ("EAGLE", "NGRAM")
 LATENT_PAGE_SIZES = (16, 128)
 NZ_PAGE_SIZE = 128
 MOST_LATENT_QUERIES = 16
+#: Of heads, in numbers: what every operator takes.
+LARGEST_HEAD, SIZES_ALIGNED = 256, 16
 
 
 def why_invalid(scenario: Scenario) -> str:
@@ -87,16 +89,48 @@ def least_prefix(target: Target, mode: Mode) -> int:
     return 1 if target == "gdn" and mode == "target_verify" else 0
 
 
+def takes_sizes(attention: Attention, sizes: tuple[int, int]) -> bool:
+    """Whether the operators of `attention` take heads whose keys and values have `sizes`.
+
+    Beside sinks, fused attention is documented for values of up to 128 (torch_npu 2.14.0), and the kernels that do
+    without have one size for both.
+    """
+    size, value_size = sizes
+    if attention.sinks and not (value_size <= HEAD_SIZE and (attention.fia or size == value_size)):
+        return False
+    aligned = size % SIZES_ALIGNED == 0 and value_size % SIZES_ALIGNED == 0
+    return aligned and 0 < value_size <= size <= LARGEST_HEAD and (size == value_size or sizes == (192, 128))
+
+
+def pads(mode: Mode, executor: Executor, target: Target, fia: bool) -> bool:
+    """Whether a batch may be padded as data parallelism pads it, before its metadata is built.
+
+    The metadata of drafts is built before that, and graphs have buckets (read: `prepare_mlp_sync_batch` and
+    `ModelRunner.forward`, 0.5.15 to 0.5.23). Without FIA, an extend hands padding on to operators of which nothing is
+    documented.
+    """
+    if executor != "eager":
+        return False
+    return mode in ("decode", "target_verify") or (mode == "extend" and (fia or target == "mla"))
+
+
 def _attention_rules(scenario: MetadataScenario, attention: Attention) -> list[tuple[bool, str]]:
     """What must hold where attention runs; of MLA, what its operators are documented to take."""
     page = scenario.pool.page_size
     exact = scenario.host_view == "published" and not scenario.lagging
+    sizes = (attention.head_size, attention.value_size)
     grouped = 1 <= attention.kv_heads <= attention.query_heads <= 16
     whole = all(request.prefix % page == 0 for batch in scenario.rounds for request in batch)
     rules = [
         (exact, "attention runs on exact lengths"),
         (grouped and attention.query_heads % attention.kv_heads == 0, "heads must form groups, and be at most 16"),
         (isfinite(attention.fill), "the fill must be finite"),
+        (0 <= attention.padding <= MAX_REQUESTS, f"padding={attention.padding} is not in 0 to {MAX_REQUESTS}"),
+        (
+            not attention.padding or pads(scenario.mode, scenario.executor, scenario.target, attention.fia),
+            "such a batch is not padded",
+        ),
+        (takes_sizes(attention, sizes), "the operators take no heads of that size"),
         (scenario.target == "swa" or not attention.sinks, "sinks go with the target swa"),
         (scenario.target == "mla" or not attention.nz, "the layout NZ goes with the target mla"),
         (page == NZ_PAGE_SIZE or not attention.nz, f"caches in the layout NZ have pages of {NZ_PAGE_SIZE}"),
@@ -108,6 +142,7 @@ def _attention_rules(scenario: MetadataScenario, attention: Attention) -> list[t
     if scenario.target == "mla":
         rules += [
             (attention.kv_heads == 1, "MLA has one KV head"),
+            (sizes == (HEAD_SIZE, HEAD_SIZE), "MLA has heads of 128"),
             (page in LATENT_PAGE_SIZES, f"MLA runs with pages of {LATENT_PAGE_SIZES}"),
             (scenario.draft_tokens <= MOST_LATENT_QUERIES, f"MLA runs with at most {MOST_LATENT_QUERIES} draft tokens"),
             (scenario.mode != "extend" or whole, "an MLA extend starts at a page end: a cached prefix is whole pages"),

@@ -16,24 +16,35 @@ _FAULTS: tuple[Kind, ...] = ("never-written", "wrong-position", "foreign", "padd
 _NEVER_WRITTEN, _WRONG_POSITION, _FOREIGN, _PADDING, _OUTSIDE = range(1, len(_FAULTS) + 1)
 
 
-def judge_read(event: AttentionRead, ownership: Ownership, steps: npt.NDArray[np.int32], step: Step) -> list[Violation]:
-    """What is wrong with `event`, where `steps` holds the step of the last write of every page and slot."""
+def judge_read(
+    event: AttentionRead,
+    ownership: Ownership,
+    steps: npt.NDArray[np.int32],
+    step: Step,
+    first: int = 0,
+    more: bool = False,
+) -> list[Violation]:
+    """What is wrong with `event`, where `steps` holds the step of the last write of every page and slot.
+
+    The event is about the requests from `first` on, and there are `more` events to come for those that it leaves out.
+    """
     found: list[Violation] = []
     lengths = event.kv_lengths
     present = min(len(event.block_table), len(lengths))
-    if len(event.query_lengths) < len(step.rows):
+    wanted = len(lengths) if more else max(len(step.rows) - first, len(lengths))
+    if len(event.query_lengths) < min(len(step.rows) - first, wanted):
         present = min(present, len(event.query_lengths))
-    missing = max(len(step.rows), len(lengths)) - present
+    missing = wanted - present
     query = 0
     for index in range(present):
-        row = step.row(index)
+        request, row = first + index, step.row(first + index)
         for kind, position, page, slot, count in _row_faults(event, index, row, ownership, steps):
-            found.append(Violation(kind, event.operator, step.number, index, row, query, position, page, slot, count))
+            found.append(Violation(kind, event.operator, step.number, request, row, query, position, page, slot, count))
         query += event.query_lengths[index] if index < len(event.query_lengths) else 0
     if missing:
-        row = step.row(present)
+        request, row = first + present, step.row(first + present)
         found.append(
-            Violation("rows-missing", event.operator, step.number, present, row, query, NONE, NONE, NONE, missing)
+            Violation("rows-missing", event.operator, step.number, request, row, query, NONE, NONE, NONE, missing)
         )
     return found
 

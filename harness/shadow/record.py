@@ -88,9 +88,10 @@ class Shadow:
         self._requests = None
 
     @timed
-    def check(self, event: SlotEvent) -> list[Violation]:
+    def check(self, event: SlotEvent, first: int = 0, more: bool = False) -> list[Violation]:
         """What is wrong with `event`, at most one violation per request and kind; then a write counts as written.
 
+        A read may be of a part of the batch: of the requests from `first` on, with `more` to come for the rest.
         A position has one fault: outside the cache, in the padding page, of nobody (never written), of another
         request, of another position, never written, whichever comes first. Raises ValueError where `event` is about
         a cache of another shape.
@@ -106,7 +107,7 @@ class Shadow:
                 f"{event.operator} reads a cache of {event.pages} pages of {event.page_size}, "
                 f"but the record is of {pages} pages of {page_size}"
             )
-        return judge_read(event, self.ownership, self._steps_of(event.cache), self.step)
+        return judge_read(event, self.ownership, self._steps_of(event.cache), self.step, first, more)
 
     def look(self, cache: int, slot: int) -> Slot:
         """The record of `slot` of `cache`."""

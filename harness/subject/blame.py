@@ -18,6 +18,10 @@ class StandIn(SimpleNamespace):
     """An object of the harness where sglang expects one of its own."""
 
 
+class ModelError(RuntimeError):
+    """What a model would raise, where a driver stands in for the one that goes on with what sglang has made."""
+
+
 def is_gap(error: Exception) -> bool:
     """Whether `error` says that a stand-in lacks an attribute; marked objects of sglang count, too (`stands_in`)."""
     owner = getattr(error, "obj", None)
@@ -28,16 +32,16 @@ def sglang_error(error: Exception) -> str:
     """What sglang raised, as an observation; an error of the driver's own making is raised again instead.
 
     It is the driver's where a stand-in lacks something, where something is not emulated (which sglang says itself where
-    it has no code for what was asked, and that is its word), or where the innermost of the
-    two on the stack is the harness. The emulated device is neither: what it refuses, sglang has asked for, also where
-    the driver is the next to use a device that is lost. Memory that runs out is nobody's: the worker ends by it, and
-    the scenario is asked again.
+    it has no code for what was asked, and that is its word), or where the innermost of the two on the stack is the
+    harness. The emulated device is neither: what it refuses, sglang has asked for, also where the driver is the next to
+    use a device that is lost; nor is a model that the driver stands in for. Memory that runs out is nobody's: the
+    worker ends by it, and the scenario is asked again.
     """
     if out_of_memory(error):
         raise error
     lines = str(error).strip().splitlines()
     message = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
-    if DEVICE_LOST in message:
+    if DEVICE_LOST in message or isinstance(error, ModelError):
         return message
     owners = ("harness" if frame.filename.startswith(HARNESS) else "sglang" for frame in _own_frames(error))
     if is_gap(error) or _is_not_emulated(error) or next(owners, "harness") == "harness":

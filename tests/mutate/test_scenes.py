@@ -2,7 +2,9 @@
 
 from harness.checks.registry import CHECKS
 from harness.mutate.run import PASSES
-from harness.mutate.scenes import LAYERS, Draw, _each_by_its_seed, asked, drawn, played
+from harness.mutate.scenes import LAYERS, Draw, _each_apart, _each_by_its_seed, asked, drawn, played
+from harness.scenario import MetadataScenario
+from harness.scenario.attention import SIZES, attention_scenarios
 from harness.scenario.strategies import cells, scenarios
 from harness.scenario.validity import why_invalid
 
@@ -33,3 +35,14 @@ def test_cells_draw_by_seeds_of_their_own() -> None:
     first, second = _each_by_its_seed(strategies, 4, 0)
 
     assert [one.rounds for one in first] != [one.rounds for one in second]  # type: ignore[union-attr]
+
+
+def test_what_selects_the_operators_of_attention_is_drawn_in_every_combination() -> None:
+    cell = next(cell for cell in cells(()) if (cell.mode, cell.target) == ("extend", "mha"))
+    strategy = attention_scenarios(cell, ("head-sizes", "dp-padding"))
+    (drawn_apart,) = _each_apart([strategy], 40, 0)
+    attention = [one.attention for one in drawn_apart if isinstance(one, MetadataScenario)]
+
+    found = {(one.fia, one.head_size, one.value_size) for one in attention if one is not None}
+    assert found == {(fia, *sizes) for fia in (False, True) for sizes in SIZES}
+    assert {one.padding > 0 for one in attention if one is not None and one.fia} == {False, True}

@@ -70,6 +70,19 @@ def test_verifying_is_causal_from_the_last_position(page_size: int, heads: int, 
     assert sums.tolist() == [0.0]
 
 
+def test_values_may_be_narrower_than_keys_of_192() -> None:
+    """As in MiMo-V2, in every layout; of another size they may not."""
+    batch = make_batch((2, 3), (20, 7), 16, dtype=torch.float64, dimension=192, around=np.nan)
+    values = batch.value[..., :128].contiguous()
+    expected = batch.reference(causally)
+    found, _ = npu_fused_infer_attention_score(**batch.fused(value=values.flatten(2)))
+    assert found.shape == (5, 4, 128)
+    _agree(found, expected.reshape(5, 4, 192)[..., :128])
+
+    with pytest.raises(RuntimeError, match=r"value is of shape .*: key has head dimension 192"):
+        npu_fused_infer_attention_score(**batch.fused(value=batch.value[..., :64].flatten(2)))
+
+
 @pytest.mark.parametrize("page_size", _PAGE_SIZES)
 def test_a_draft_block_seeseverything(page_size: int) -> None:
     batch = _batch((8, 8), (8, 140), page_size)
@@ -114,6 +127,30 @@ def test_the_out_overload_writes_into_what_it_is_given() -> None:
     _agree(out[0], batch.reference(everything))
     with pytest.raises(RuntimeError, match="attention_out is of shape"):
         npu_fused_infer_attention_score.out(**arguments, out=[torch.empty(3), out[1]])
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("num_key_value_heads is 3: it must divide", {"num_key_value_heads": 3}),
+        (r"atten_mask is of shape .*: it must hide", {"atten_mask": torch.zeros(1, 4, dtype=torch.bool)}),
+        ("value is of shape", {"value": torch.zeros(9, 16, 7, dtype=torch.float64)}),
+    ],
+    ids=["heads", "mask", "value"],
+)
+def test_the_query_for_its_workspace_refuses_what_the_operator_does(text: str, change: dict[str, Any]) -> None:
+    batch = _batch((1, 1), (9, 30))
+    assert _npu_fused_infer_attention_score_get_max_workspace(**batch.padded()).numel() == 0
+    for ask in (npu_fused_infer_attention_score, _npu_fused_infer_attention_score_get_max_workspace):
+        with pytest.raises(RuntimeError, match=text):
+            ask(**batch.padded(**change))
+
+
+def test_the_query_for_a_workspace_reads_no_mask(small: Batch) -> None:
+    """What a mask holds is not known yet while a graph is captured."""
+    empty = torch.zeros(2048, 2048, dtype=torch.int8)
+
+    assert _npu_fused_infer_attention_score_get_max_workspace(**small.fused(atten_mask=empty)).numel() == 0
 
 
 def test_the_second_version_takes_one_request_at_a_time() -> None:

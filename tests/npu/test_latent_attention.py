@@ -312,6 +312,14 @@ def test_two_parts_put_together_by_their_sums_are_the_whole() -> None:
     agree(joined, extend.reference())
 
 
+def test_the_sum_over_no_key_is_nobodys_to_use() -> None:
+    """Of the requests, the second has no prefix; what its rows attended to is zeros, as documented."""
+    found, sums = npu_fused_infer_attention_score_v2(**ByHead((5, 1, 3), (16, 0, 16)).fused(prefix=True))
+
+    assert sums.isnan().flatten(1).all(1).tolist() == [False] * 5 + [True] + [False] * 3
+    assert not found[5].any()
+
+
 def test_the_ring_joins_new_tokens_with_their_prefixes_in_place() -> None:
     extend = ByHead((5, 1, 3), (16, 0, 16))
     first = extend.ring()

@@ -187,11 +187,16 @@ def test_neutral_arguments_are_accepted_at_their_defaults_only() -> None:
 def test_an_operator_can_take_what_another_takes() -> None:
     attention = AttentionOperator(_small, Traits({"flag": False}, AttentionRead))
 
-    def compute() -> torch.Tensor:
+    taken = dict[str, Any]()
+
+    def compute(**arguments: Any) -> torch.Tensor:
+        taken.update(arguments)
         return torch.empty(0)
 
     operator = Operator(taking_what(attention)(compute))
-    assert operator(torch.zeros(1), flag=True).numel() == 0
+    query = torch.zeros(1)
+    assert operator(query, flag=True).numel() == 0
+    assert taken == {"query": query, "flag": True}
     schema = f"compute({_TAKEN}) -> Tensor"
     assert list(_differences("compute", operator, [schema])) == []
     with pytest.raises(TypeError, match="other"):

@@ -80,6 +80,13 @@ def test_an_error_of_the_harness_that_sglang_called_is_the_drivers(sglang: Modul
         blame.sglang_error(raised(sglang.calls, lambda: blame._own_frames(None)))
 
 
+def test_what_a_model_would_raise_is_an_observation() -> None:
+    def projects() -> None:
+        raise blame.ModelError("rows of another width")
+
+    assert blame.sglang_error(raised(projects)) == "ModelError: rows of another width"
+
+
 def test_an_error_without_sglang_on_the_stack_is_the_drivers() -> None:
     with pytest.raises(ZeroDivisionError):
         blame.sglang_error(raised(lambda: 1 / 0))

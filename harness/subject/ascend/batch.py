@@ -8,7 +8,8 @@ import torch
 from harness.scenario.convention import DFLASH_FAMILY, device_length, host_length
 from harness.scenario.metadata import MetadataScenario, Request
 from harness.subject.ascend import releases
-from harness.subject.ascend.steps import new_positions, published_positions
+from harness.subject.ascend.steps import new_positions, padded_rows, published_positions
+from harness.subject.blame import StandIn
 
 HOST_DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
@@ -108,7 +109,21 @@ class BatchBuilder:
             inputs.append(Input("extend_seq_lens", fields["extend_seq_lens"], list(counts)))
             inputs.append(Input("extend_prefix_lens", fields["extend_prefix_lens"], prefixes))
         known = {name: value for name, value in fields.items() if name in self.known}
-        return Batch(self.forward_batch(**known), tuple(inputs))
+        forward_batch = self.forward_batch(**known)
+        if scenario.attention is not None and scenario.attention.padding:
+            self._pad(forward_batch, padded_rows(scenario, batch), scenario.attention.padding)
+        return Batch(forward_batch, tuple(inputs))
+
+    def _pad(self, forward_batch: Any, rows: int, requests: int) -> None:
+        """Pad as data parallelism does, by sglang's own code: tokens alone in an extend (`prepare_mlp_sync_batch`)."""
+        size = len(forward_batch.input_ids) + rows
+        forward_batch._original_batch_size = forward_batch.batch_size
+        if forward_batch.forward_mode == self.modes["extend"]:
+            forward_batch.extend_num_tokens = size
+        else:
+            forward_batch.batch_size += requests
+        fill = StandIn(get_cuda_graph_seq_len_fill_value=lambda: 0)  # of Ascend's backend, 0.5.15 to 0.5.23
+        forward_batch._pad_inputs_to_size(StandIn(attn_backend=fill), size, forward_batch.batch_size)
 
     def bind(self, forward_batch: Any) -> None:
         """Give a batch of a graph runner's own buffers what only some devices ask of it."""

@@ -55,7 +55,10 @@ class Forward(UnwatchedForward):
     def watched(self, step: Callable[[], torch.Tensor]) -> torch.Tensor:
         """The output of `step`, on the device, with every access of it watched."""
         with listening(self._hear):
-            return step()
+            output = step()
+        for watch in self.watches:
+            watch.end()
+        return output
 
     def _begin(self, step: MetadataScenario) -> None:
         """Tell the watches that the next events are about `step`."""

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import torch
 
 from harness.scenario import MetadataScenario
-from harness.scenario.content import HEAD_SIZE, LATENT_SIZE, ROPE_SIZE, TILE, absorbed, output_size, softmax_scale
+from harness.scenario.content import LATENT_SIZE, TILE, absorbed, output_size, query_size, softmax_scale
+from harness.scenario.metadata import HEAD_SIZE
 from harness.subject.ascend import releases
 from harness.subject.ascend.pools import FIRST_LAYER
+from harness.subject.blame import ModelError
 
 
 def layers(scenario: MetadataScenario, projections: torch.Tensor | None) -> list[Any]:
@@ -35,7 +37,7 @@ def _layer(scenario: MetadataScenario, number: int, window: int = -1) -> Any:
     whole_block = scenario.mode == "draft_block" and window == -1
     return RadixAttention(
         num_heads=scenario.attention.query_heads,
-        head_dim=output_size(scenario) + (ROPE_SIZE if scenario.target == "mla" else 0),
+        head_dim=query_size(scenario),
         v_head_dim=output_size(scenario),
         scaling=softmax_scale(scenario),
         num_kv_heads=scenario.attention.query_heads if by_head else scenario.attention.kv_heads,
@@ -77,7 +79,7 @@ def attend(
     query, latent, rope = inputs
     if scenario.target != "mla":
         extra = {} if sinks is None else {"sinks": sinks}
-        return _tensor(run(query.flatten(1), inputs.first, inputs.second, layer, forward_batch, **extra))
+        return _projected(run(query.flatten(1), inputs.first, inputs.second, layer, forward_batch, **extra), scenario)
     assert scenario.attention is not None
     fused = scenario.attention.nz and not releases.pools_write_nz()
     if fused:
@@ -105,6 +107,15 @@ def _write_tiles(pool: Any, layer: int, slots: torch.Tensor, latent: torch.Tenso
         for buffer in (pool.get_key_buffer(layer), pool.get_value_buffer(layer))
     )
     torch_npu.npu_scatter_pa_kv_cache(latent, rope, *caches, slots, cache_mode="PA_NZ")
+
+
+def _projected(output: Any, scenario: MetadataScenario) -> torch.Tensor:
+    """An output that a model multiplies with the weights of its output projection, as it comes: heads side by side."""
+    assert scenario.attention is not None
+    rows, width = _tensor(output), scenario.attention.query_heads * output_size(scenario)
+    if rows.dim() != 2 or rows.shape[1] != width:
+        raise ModelError(f"the output projection takes rows of {width} numbers, and gets {list(rows.shape)}")
+    return rows
 
 
 def _tensor(output: Any) -> torch.Tensor:

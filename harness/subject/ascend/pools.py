@@ -172,7 +172,8 @@ def _kv_pool(scenario: MetadataScenario, pools: Pools, size: int, device: str, k
         return releases.call(kinds.latents, **common)
     heads = {"head_num": HEADS, "head_dim": HEAD_SIZE}
     if scenario.attention is not None:
-        heads = {"head_num": scenario.attention.kv_heads, "head_dim": content.HEAD_SIZE}
+        attention = scenario.attention
+        heads = {"head_num": attention.kv_heads, "head_dim": attention.head_size, "v_head_dim": attention.value_size}
     if scenario.target == "swa":
         common.pop("enable_memory_saver")
         return SWAKVPool(

@@ -17,7 +17,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from harness.scenario.capability import ABSENT_HOST, DFLASH2, DFLASH_GRAMMAR, FIA_NZ
+from harness.scenario.capability import ABSENT_HOST, DFLASH2, DFLASH_GRAMMAR, DP_PADDING, FIA_NZ, HEAD_SIZES
 from harness.scenario.metadata import SPARE_COLUMNS, MetadataScenario
 
 #: A group of one rank, as far as capturing a graph needs one.
@@ -88,19 +88,16 @@ def override_parallel(backend: ModuleType) -> ExitStack:
 
 
 def capabilities() -> tuple[str, ...]:
-    """Algorithms that this release knows, `absent-host` where the host mirror is optional (0.5.23), `fia-nz`,
-    `dflash-grammar` where DFlash takes requests with a grammar (from 0.5.17), and `DFLASH2` where it has that draft
-    (from 0.5.19).
-
-    DSPARK counts from 0.5.18 on, where it may start on an NPU. DFLASH always counts, although 0.5.16 refuses it there:
-    that refusal is a finding of its own, and what it hid is what users met one release before and two after.
+    """Algorithms that this release knows, `absent-host` where the host mirror is optional (0.5.23), `fia-nz`, heads of
+    any size and padded batches, `dflash-grammar` where DFlash takes requests with a grammar (from 0.5.17), and
+    `DFLASH2` where it has that draft (from 0.5.19).
     """
     from sglang.srt.arg_groups import speculative_hook
     from sglang.srt.environ import envs
     from sglang.srt.hardware_backend.npu.attention import mla_preprocess
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
-    known = [name for name in SpeculativeAlgorithm.__members__ if name != "NONE"]
+    known = [name for name in SpeculativeAlgorithm.__members__ if name != "NONE"] + [HEAD_SIZES, DP_PADDING]
     if "DSPARK" in known and "npu" not in inspect.getsource(speculative_hook._handle_dspark):
         known.remove("DSPARK")
     if hasattr(envs, HOST_SWITCH):

@@ -5,7 +5,7 @@ An attribute that a new release reads and that is missing here is a gap of the d
 
 from typing import Any
 
-from harness.scenario import content
+from harness.scenario import metadata
 from harness.scenario.metadata import MetadataScenario
 from harness.subject.ascend import linear, releases
 from harness.subject.ascend.pools import DTYPE, HEAD_SIZE, HEADS, Pools, latent_sizes
@@ -77,7 +77,7 @@ def _model_config(scenario: MetadataScenario) -> StandIn:
         use_alibi=False,
         kv_lora_rank=rank,
         qk_rope_head_dim=rope,
-        qk_nope_head_dim=HEAD_SIZE if scenario.attention is None else content.HEAD_SIZE,
+        qk_nope_head_dim=HEAD_SIZE if scenario.attention is None else metadata.HEAD_SIZE,
     )
 
 

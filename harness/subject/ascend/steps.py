@@ -41,6 +41,13 @@ def new_positions(scenario: MetadataScenario, batch: tuple[Request, ...]) -> tup
     return starts, [scenario.draft_tokens] * len(batch)
 
 
+def padded_rows(scenario: MetadataScenario, batch: tuple[Request, ...]) -> int:
+    """Rows of queries, keys and values beyond those of `batch`, which pad it."""
+    padding = scenario.attention.padding if scenario.attention is not None else 0
+    _, counts = new_positions(scenario, batch)
+    return padding if scenario.mode == "extend" else padding * (counts[0] if counts else 0)
+
+
 def published_positions(scenario: MetadataScenario, batch: tuple[Request, ...]) -> tuple[list[int], list[int]]:
     """First logical position and number of the cache locations that the worker publishes: of all steps of a draft."""
     if scenario.mode == "draft_decode":

@@ -11,7 +11,7 @@ from harness.scenario.content import TILE, Values, cached, output_size, projecti
 from harness.scenario.observation import BadAccess
 from harness.subject.ascend.layers import Inputs, attend, layers
 from harness.subject.ascend.pools import Pools
-from harness.subject.ascend.steps import locations_of_step, new_positions, run_together
+from harness.subject.ascend.steps import locations_of_step, new_positions, padded_rows, run_together
 
 #: The layer that reads the window pool.
 WINDOW = 1
@@ -48,13 +48,13 @@ class UnwatchedForward:
                 self._write(scenario, slots(scenario, request.row, range(first, start)), layer)
 
     def inputs(self, scenario: MetadataScenario, batch: tuple[Request, ...]) -> Inputs:
-        """What the step computes with."""
+        """What the step computes with; rows that pad hold the first slots of the padding page."""
         starts, counts = new_positions(scenario, batch)
         new = [
             slots(scenario, request.row, range(start, start + count))
             for request, start, count in zip(batch, starts, counts, strict=True)
         ]
-        written = np.concatenate(new) if new else np.zeros(0, dtype=np.int64)
+        written = np.concatenate([*new, np.arange(padded_rows(scenario, batch))])
         first, second = cached(scenario, written)
         return Inputs(self._tensor(queries(scenario, len(written))), self._tensor(first), self._tensor(second))
 
@@ -72,7 +72,8 @@ class UnwatchedForward:
     ) -> torch.Tensor:
         """Attention of one round over the metadata that `backend` has built."""
         inputs = self.inputs(scenario, batch)
-        return self.watched(lambda: self.attend(scenario, backend, forward_batch, inputs))
+        made = self.watched(lambda: self.attend(scenario, backend, forward_batch, inputs))
+        return made[: len(made) - padded_rows(scenario, batch)]
 
     def watched(self, step: Callable[[], torch.Tensor]) -> torch.Tensor:
         """The output of `step`, on the device."""

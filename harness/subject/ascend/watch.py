@@ -1,13 +1,13 @@
 """Watching one round at the operator boundary: the sanitizer's records, and what it objects to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.npu.boundary import AttentionRead, CacheWrite, SlotEvent
 from harness.scenario import MetadataScenario, PageMap, Request
 from harness.scenario.content import slots
 from harness.scenario.observation import BadAccess
 from harness.shadow.record import Shadow
-from harness.shadow.violation import SILENT
+from harness.shadow.violation import SILENT, Violation
 from harness.subject.ascend.steps import new_positions
 
 #: A layer has two caches: keys and values, or latents and rope parts.
@@ -30,34 +30,62 @@ class Watch:
         observed: int | None = None,
     ) -> None:
         self.accesses: list[BadAccess] = []
+        #: By cache, the last call for a part of the batch, and the first request that it is for.
+        self._parts: dict[int, tuple[AttentionRead, int]] = {}
         self._batch = batch
         self._observed = scenario.step if observed is None else observed
         self._written: dict[int, None] = {}
         self._shadow = _shadow(scenario, batch, cache_pages, window)
+        self._is_observed = False
         self.begin(scenario)
 
     def begin(self, step: MetadataScenario) -> None:
         """The next events are about `step`."""
+        self.end()
         starts, counts = new_positions(step, self._batch)
         of_requests = zip(self._batch, starts, counts, strict=True)
         self._own = [(request.row, start, start + count) for request, start, count in of_requests]
         self._is_observed = step.step == self._observed
         self._shadow.begin_step([request.row for request in self._batch], [request.prefix for request in self._batch])
 
+    def end(self) -> None:
+        """No event is to come of this step: a batch that was left in the middle misses rows."""
+        unfinished, self._parts = self._parts, {}
+        for event, first in unfinished.values():
+            self._object(self._shadow.check(event, first))
+
     def __call__(self, event: SlotEvent) -> None:
         """Note what is wrong with an access once, although two caches have the same slots."""
         if isinstance(event, CacheWrite):
             self._written[event.cache] = None
         for one in self._meant(event):
-            found = [BadAccess(bad.kind, bad.sentence(), bad.consequence) for bad in self._shadow.check(one)]
             if isinstance(one, AttentionRead):
-                found += self._too_short(one)
-            if self._is_observed:
-                self.accesses += [access for access in dict.fromkeys(found) if access not in self.accesses]
+                first = self._first(one)
+                self._object(self._shadow.check(one, first, more=one.cache in self._parts), self._too_short(one, first))
+            else:
+                self._object(self._shadow.check(one))
 
-    def _too_short(self, event: AttentionRead) -> Iterator[BadAccess]:
+    def _object(self, violations: Sequence[Violation], too_short: Iterable[BadAccess] = ()) -> None:
+        found = [*(BadAccess(bad.kind, bad.sentence(), bad.consequence) for bad in violations), *too_short]
+        if self._is_observed:
+            self.accesses += [access for access in dict.fromkeys(found) if access not in self.accesses]
+
+    def _first(self, event: AttentionRead) -> int:
+        """The first request that a read is for: one of fewer than the batch goes on where the last one ended.
+
+        Where TND takes no heads of their size, an extend attends request by request (`forward_extend`, FIA, 0.5.17 to
+        0.5.23).
+        """
+        before, begun = self._parts.pop(event.cache, (None, 0))
+        first = 0 if before is None else begun + len(before.kv_lengths)
+        if first + len(event.kv_lengths) < len(self._batch):
+            self._parts[event.cache] = (event, first)
+        return first
+
+    def _too_short(self, event: AttentionRead, first: int) -> Iterator[BadAccess]:
         """Every query sees its own position: a read that ends before that was told a length of another time."""
-        for index, ((row, start, end), length) in enumerate(zip(self._own, event.kv_lengths, strict=False)):
+        own = self._own[first:]
+        for index, ((row, start, end), length) in enumerate(zip(own, event.kv_lengths, strict=False), start=first):
             if 0 <= length < end:
                 told = f"{event.operator} is told to read {length} positions of request {index} (row {row})"
                 sentence = f"{told}, whose queries stand at positions {start} to {end - 1}"

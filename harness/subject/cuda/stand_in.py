@@ -5,8 +5,7 @@ An attribute that a new release reads and that is missing here is a gap of the d
 
 from typing import Any
 
-from harness.scenario.content import HEAD_SIZE
-from harness.scenario.metadata import MetadataScenario
+from harness.scenario.metadata import HEAD_SIZE, MetadataScenario
 from harness.scenario.validity import MAX_REQUESTS
 from harness.subject.ascend import releases
 from harness.subject.ascend.pools import Pools

@@ -108,6 +108,48 @@ def test_what_is_wrong_in_a_step_that_is_not_observed_is_not_named() -> None:
     assert kinds(found) == []
 
 
+TWO = replace(DECODE, rounds=((Request(20), Request(20, row=2)),), pool=Pool(page_size=16, rows=2), target="mha")
+
+
+def one_of_two(row: int) -> AttentionRead:
+    """A call for the request in `row` alone, of the 20 positions that it has committed and its own."""
+    pages = PageMap(TWO)
+    return AttentionRead("read", LATENTS, 16, pages.pages + 1, np.array([pages.table(row, 21)]), (21,), (1,))
+
+
+def begun(*rows: int) -> Watch:
+    """A step that writes for both requests, and reads for those in `rows`, one after the other."""
+    found, pages = watch(TWO), PageMap(TWO)
+    found(CacheWrite("write", LATENTS, np.array([pages.slot(row, 20) for row in (1, 2)])))
+    for row in rows:
+        found(one_of_two(row))
+    return found
+
+
+def test_calls_request_by_request_are_one_batch() -> None:
+    found = begun(1, 2)
+    found.end()
+
+    assert kinds(found) == []
+
+
+def test_each_of_them_is_judged_as_its_own_request() -> None:
+    found = begun(1, 1)
+    found.end()
+
+    assert kinds(found) == ["foreign"]
+    assert "request 1 (row 2)" in found.accesses[0].sentence
+
+
+def test_a_batch_that_is_left_in_the_middle_misses_a_row() -> None:
+    found = begun(1)
+    assert kinds(found) == []
+
+    found.end()
+    assert kinds(found) == ["rows-missing"]
+    assert "request 1 (row 2)" in found.accesses[0].sentence
+
+
 WINDOW = replace(DECODE, target="swa", window=4)
 
 
