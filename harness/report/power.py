@@ -38,7 +38,9 @@ def _head(study: Study) -> Iterator[str]:
     yield f"Made by `harness mutate --sglang {study.release}{_options(study)} --markdown FILE`; do not edit, run it."
     yield ""
     yield _MEANING
-    yield f"sglang {study.release}, {len(verdicts)} mutants{_sample(study)}, {drawn} scenarios, seed {study.seed}:"
+    mutants = f"{len(verdicts)} mutants{_sample(study)}, {drawn} scenarios, seed {study.seed}"
+    faults = f"{len(study.faults)} faults of the catalogue"
+    yield f"sglang {study.release}, {', '.join([mutants] * bool(verdicts) + [faults] * bool(study.faults))}:"
     yield f"{study.seconds / 60:.0f} minutes with {study.subjects} subjects. Seconds depend on the machine and its"
     yield "load; counts do not."
     yield ""
@@ -61,6 +63,8 @@ def _sample(study: Study) -> str:
 
 
 def _targets(study: Study) -> Iterator[str]:
+    if not study.verdicts:
+        return
     yield from _section("Score", ("target", "made", "killed", "equivalent", "not run", "score", "scenarios", "seconds"))
     for target, verdicts in _by(study.verdicts, lambda verdict: verdict.target):
         yield _line(f"`{target}`", *_numbers(verdicts))
@@ -168,6 +172,8 @@ def _faults(study: Study) -> Iterator[str]:
 
 
 def _uncaught(study: Study) -> Iterator[str]:
+    if not study.verdicts:
+        return
     yield "## What nothing catches yet"
     yield ""
     alive = [one for one in study.verdicts if one.status in ("survived", "masked") and not one.equivalent]

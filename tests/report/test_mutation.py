@@ -107,6 +107,15 @@ def test_the_page_says_which_checks_neither_a_mutant_nor_a_fault_of_the_catalogu
     assert "Switched off" not in power_page(STUDY)
 
 
+def test_a_page_of_the_catalogue_alone_says_nothing_of_mutants() -> None:
+    seen = Caught("planted", "it is wrong", ("A1",), "metadata", "host-view", ("host-view",))
+    page = power_page(msgspec.structs.replace(STUDY, scenes={}, verdicts=[], faults=[seen]))
+
+    assert "sglang 0.5.23, 1 faults of the catalogue:" in page
+    assert "## Score" not in page
+    assert "What nothing catches yet" not in page
+
+
 def test_a_survivor_that_is_explained_is_on_the_page_and_counts_as_alive() -> None:
     explained = verdict(SURVIVED, SURVIVED, "no check looks there")
     study = msgspec.structs.replace(STUDY, verdicts=[VERDICTS[0], explained])
