@@ -54,8 +54,7 @@ CHECKS = (
     Check(
         "device-gate",
         "guard",
-        "DFlash accepts cuda, cuda:N and npu, and refuses any other device with a sentence that helps; it settles "
-        "options that fit, and refuses those that contradict one another.",
+        "DFlash starts on cuda, cuda:N and npu, settles what fits, and refuses the rest with a sentence that helps.",
         lambda scenario: isinstance(scenario, GateScenario) and scenario.device in (*SUPPORTED, *UNSUPPORTED),
         _device_gate,
     ),

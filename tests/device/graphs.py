@@ -215,7 +215,16 @@ def test_a_tensor_that_an_operator_does_not_name_is_not_waited_for() -> None:
     attention = _Attention()
     graph = _captured(
         lambda: torch.ops.npu._npu_fused_infer_attention_score_get_max_workspace(
-            attention.query, attention.key, attention.value, block_table=attention.table, num_heads=HEADS
+            attention.query,
+            attention.key,
+            attention.value,
+            num_heads=HEADS,
+            num_key_value_heads=1,
+            input_layout="TND",
+            block_size=PAGE,
+            block_table=attention.table,
+            actual_seq_lengths=[1],
+            actual_seq_lengths_kv=[1],
         )
     )
     graph.replay()

@@ -86,7 +86,8 @@ def test_the_scenario_of_a_finding_is_the_one_of_a_case_file() -> None:
     assert scenario["kind"] == "metadata"
     assert scenario["rounds"] == [[{"prefix": 125, "row": 1, "new_tokens": 0, "host_lag": 0}]]
     assert scenario["draft_tokens"] == VERIFY.draft_tokens
-    assert read(RUN)["findings"][1]["scenario"] == {"kind": "gate", "device": "npu", "algorithm": "DFLASH"}
+    gate = {"kind": "gate", "device": "npu", "algorithm": "DFLASH", "draft": None, "options": []}
+    assert read(RUN)["findings"][1]["scenario"] == gate
 
 
 @pytest.mark.parametrize(
