@@ -13,6 +13,7 @@ from harness.campaign.trial import Trial
 from harness.checks.check import Check
 from harness.checks.finding import Outcome, Verdict
 from harness.checks.lengths import query_field
+from harness.checks.start import TWO_RANKS
 from harness.reference.accept import Ambiguous, greedy, sampled
 from harness.reference.attention import outputs
 from harness.reference.metadata import prefix_pages, rows
@@ -63,12 +64,7 @@ def observe(scenarios: Sequence[Scenario]) -> list[Observation]:
     return [observation(scenario) for scenario in scenarios]
 
 
-_RANKS: tuple[tuple[str, int | str], ...] = (
-    ("enable_dp_attention", 1),
-    ("dp_size", 2),
-    ("tp_size", 2),
-    ("attn_dp_size", 2),
-)
+_RANKS: tuple[tuple[str, int | str], ...] = tuple(TWO_RANKS.items())
 #: What the starts of `harness.checks.start` must come to: tokens of a block and most requests, or the option refused.
 _STARTED: dict[tuple[tuple[str, int | str], ...], tuple[int, int] | str] = {
     (): (8, 48),

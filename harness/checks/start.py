@@ -21,29 +21,30 @@ NO_DP = re.compile(r"\bnot support\w* dp attention", re.IGNORECASE)
 DEFAULT_BLOCK, DEFAULT_RUNNING = 16, 48
 
 
-def _start(draft: int = 8, **options: int | str) -> GateScenario:
+def start(draft: int = 8, **options: int | str) -> GateScenario:
+    """With a draft model of block `draft` and options, on a device that all releases accept."""
     return GateScenario("cuda", draft=draft, options=tuple(options.items()))
 
 
-#: Options as users give them, mostly on a device that all releases accept.
+#: Options as users give them.
 STARTS = (
-    _start(),
-    _start(0),
-    _start(**{STEPS: 1, TOPK: 1, RUNNING: 7}),
-    _start(**{STEPS: 2, TOPK: 2}),
-    _start(**{TOKENS: 4}),
-    _start(**{BLOCK: 1}),
-    _start(**{BLOCK: 0}),
-    _start(**{BLOCK: 4, TOKENS: 4}),
-    _start(**{BLOCK: 4, TOKENS: 8}),
-    _start(**{WINDOW: 7}),
-    _start(**{WINDOW: 8}),
-    _start(**{BLOCK: 4, WINDOW: 64}),
-    _start(attention_backend="ascend"),
-    _start(pp_size=2),
-    _start(**TWO_RANKS),
-    _start(**TWO_RANKS, **{DP_HEAD: 1}),
-    _start(**TWO_RANKS, **{DP_HEAD: 1, CP: 2}),
+    start(),
+    start(0),
+    start(**{STEPS: 1, TOPK: 1, RUNNING: 7}),
+    start(**{STEPS: 2, TOPK: 2}),
+    start(**{TOKENS: 4}),
+    start(**{BLOCK: 1}),
+    start(**{BLOCK: 0}),
+    start(**{BLOCK: 4, TOKENS: 4}),
+    start(**{BLOCK: 4, TOKENS: 8}),
+    start(**{WINDOW: 7}),
+    start(**{WINDOW: 8}),
+    start(**{BLOCK: 4, WINDOW: 64}),
+    start(attention_backend="ascend"),
+    start(pp_size=2),
+    start(**TWO_RANKS),
+    start(**TWO_RANKS, **{DP_HEAD: 1}),
+    start(**TWO_RANKS, **{DP_HEAD: 1, CP: 2}),
     GateScenario("npu", draft=8, options=tuple(TWO_RANKS.items())),
 )
 

@@ -127,9 +127,8 @@ class Detection(msgspec.Struct, frozen=True):
     own: int
 
 
-def double_count(supervisor: Supervisor, checks: Sequence[Check], seed: int) -> Detection:
+def double_count(supervisor: Supervisor, fault: KnownFault, checks: Sequence[Check], seed: int) -> Detection:
     """When the double count is caught. Raises CannotJudge where it is not."""
-    fault = next(one for one in known_faults().faults if one.name == DOUBLE_COUNT)
     subject = Subject(supervisor, fault.patch(Path(supervisor.source.path)))
     with _DRAWING:
         scenes = [scene.scenario for scene in drawn(supervisor.info.capabilities, Draw(3, 0, seed))]

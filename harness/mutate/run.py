@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from harness.checks.check import Check
+from harness.checks.gate import GATES
 from harness.mutate.judging import Baseline, Subject, Word, alone
 from harness.mutate.mutant import Mutant
 from harness.mutate.scenes import Layer, Scene, asked
@@ -32,7 +33,7 @@ class Pass(NamedTuple):
 
 #: What a mutant goes through until it is killed: variants come last, as they cost some ten times as much.
 PASSES = (
-    Pass("guard", False, 24),
+    Pass("guard", False, len(GATES)),
     Pass("metadata", False, 240),
     Pass("attention", False, 48),
     Pass("metadata", True, 12),

@@ -232,6 +232,7 @@ def _faults(pool: Pool, checks: Sequence[Check], progress: Progress, until: floa
         return _Faults([], [], 0)
     metadata = [check for check in checks if check.group == "metadata"]
     asked_for = {check.id for check in checks}
+    twice = [fault for fault in known.faults if fault.name == DOUBLE_COUNT and fault.check in asked_for]
 
     by_case: dict[str, list[KnownFault]] = {}
     for fault in known.faults:
@@ -242,11 +243,11 @@ def _faults(pool: Pool, checks: Sequence[Check], progress: Progress, until: floa
         return [] if time.monotonic() > until else caught(supervisor, *cases[number], checks)
 
     def again(supervisor: Supervisor, number: int) -> Detection | None:
-        return None if time.monotonic() > until else double_count(supervisor, metadata, number)
+        return None if time.monotonic() > until else double_count(supervisor, twice[0], metadata, number)
 
     every = pool.each(one, len(cases), lambda done: progress("cases with faults of the catalogue", done, len(cases)))
     found = {one.name: one for some in every for one in some}
-    seeds = SEEDS if any(one.check in asked_for for one in known.faults if one.name == DOUBLE_COUNT) else 0
+    seeds = SEEDS * len(twice)
     seen = pool.each(again, seeds, lambda done: progress("the double count", done, seeds))
     in_order = [found[fault.name] for fault in known.faults if fault.name in found]
     return _Faults(in_order, [one for one in seen if one], len(known.faults) - len(in_order))

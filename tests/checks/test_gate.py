@@ -5,7 +5,7 @@ import pytest
 from harness.checks.finding import PASSED
 from harness.checks.gate import SUPPORTED, UNSUPPORTED
 from harness.checks.registry import CHECKS
-from harness.checks.start import STARTS, TWO_RANKS
+from harness.checks.start import STARTS, TWO_RANKS, start
 from harness.scenario import GateScenario
 from harness.scenario.observation import Observation
 from tests.ideal import CONTRACT_EXAMPLE, Plant, Planted, judge
@@ -23,11 +23,6 @@ def settles(name: str, value: int | str) -> Plant:
     return lambda observed: Observation(
         verdict="accepted", settled=tuple((dict(observed.settled) | {name: value}).items())
     )
-
-
-def start(draft: int = 8, **options: int | str) -> GateScenario:
-    """A start with a draft model and options."""
-    return GateScenario("cuda", draft=draft, options=tuple(options.items()))
 
 
 PLANTED = [

@@ -4,17 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.campaign.tally import Tally
-from harness.campaign.trial import Trial
-from harness.checks.registry import checks_of
 from harness.scenario import MetadataScenario, Pool, Request
 from harness.scenario.metadata import Attention, Executor
-from harness.scenario.validity import why_invalid
 from harness.subject.source import resolve
 from harness.subject.supervisor import Supervisor
 from tests.subject.ascend import planted as planted_in
+from tests.subject.ascend.attending import found
 
-CHECKS = checks_of(("kv-bounds", "outputs"))
 STEPS: tuple[tuple[str, str, Executor], ...] = (
     ("NONE", "decode", "eager"),
     ("NONE", "decode", "graph"),
@@ -56,34 +52,27 @@ def scenario(algorithm: str, mode: str, executor: Executor = "eager", nz: bool =
     )
 
 
-def found(supervisor: Supervisor, one: MetadataScenario) -> set[str]:
-    assert why_invalid(one) == ""
-    tally = Tally([check.id for check in CHECKS])
-    findings = {finding.check for finding in Trial(supervisor.observe, CHECKS, tally).judge(one)}
-    assert all(counts.ran == 1 for counts in tally.checks.values())
-    return findings
-
-
 @pytest.mark.parametrize(("algorithm", "mode", "executor"), [("NONE", "extend", "eager"), *STEPS])
 def test_attention_over_caches_in_nz_is_right(algorithm: str, mode: str, executor: Executor, right: Supervisor) -> None:
-    assert found(right, scenario(algorithm, mode, executor)) == set()
+    assert found(right, scenario(algorithm, mode, executor)) == []
 
 
 @pytest.mark.parametrize(("algorithm", "mode", "executor"), STEPS)
 def test_so_it_is_where_the_driver_stands_in_for_the_write(
     algorithm: str, mode: str, executor: Executor, before_the_pool_wrote_it: Supervisor
 ) -> None:
-    assert found(before_the_pool_wrote_it, scenario(algorithm, mode, executor)) == set()
+    assert found(before_the_pool_wrote_it, scenario(algorithm, mode, executor)) == []
 
 
 @pytest.mark.parametrize(("algorithm", "mode", "executor"), STEPS)
 def test_rows_written_to_caches_in_nz_are_found_by_the_outputs(
     algorithm: str, mode: str, executor: Executor, planted: Supervisor
 ) -> None:
-    assert "attention-output" in found(planted, scenario(algorithm, mode, executor))
+    assert "attention-output" in {finding.check for finding in found(planted, scenario(algorithm, mode, executor))}
 
 
 def test_sessions_of_both_layouts_take_turns(planted: Supervisor) -> None:
     """The fault shows in NZ alone, whichever layout was asked for before."""
     for nz in (False, True, False, True):
-        assert ("attention-output" in found(planted, scenario("NONE", "decode", nz=nz))) == nz
+        checks = {finding.check for finding in found(planted, scenario("NONE", "decode", nz=nz))}
+        assert ("attention-output" in checks) == nz

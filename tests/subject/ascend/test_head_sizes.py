@@ -2,16 +2,12 @@
 
 import pytest
 
-from harness.campaign.tally import Tally
-from harness.campaign.trial import Trial
-from harness.checks.registry import checks_of
 from harness.scenario import MetadataScenario, Pool, Request
 from harness.scenario.attention import SIZES
 from harness.scenario.metadata import Attention, Executor
-from harness.scenario.validity import why_invalid
 from harness.subject.supervisor import Supervisor
+from tests.subject.ascend.attending import found
 
-CHECKS = checks_of(("kv-bounds", "outputs"))
 STEPS: tuple[tuple[str, str, Executor], ...] = (
     ("NONE", "extend", "eager"),
     ("NONE", "decode", "eager"),
@@ -40,14 +36,6 @@ def scenario(algorithm: str, mode: str, executor: Executor, attention: Attention
     )
 
 
-def found(supervisor: Supervisor, one: MetadataScenario) -> set[str]:
-    assert why_invalid(one) == ""
-    tally = Tally([check.id for check in CHECKS])
-    findings = {finding.fingerprint for finding in Trial(supervisor.observe, CHECKS, tally).judge(one)}
-    assert all(counts.ran == 1 for counts in tally.checks.values())
-    return findings
-
-
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("fia", [False, True])
 @pytest.mark.parametrize(("algorithm", "mode", "executor"), STEPS)
@@ -56,11 +44,11 @@ def test_heads_of_every_size_attend_as_they_should(
 ) -> None:
     attention = Attention(fia=fia, query_heads=4, kv_heads=2, head_size=sizes[0], value_size=sizes[1])
 
-    assert found(right, scenario(algorithm, mode, executor, attention)) == set()
+    assert found(right, scenario(algorithm, mode, executor, attention)) == []
 
 
 def test_a_batch_that_extends_request_by_request_misses_no_row(right: Supervisor) -> None:
     """Window layers with heads of 64 do, with FIA."""
     attention = Attention(fia=True, head_size=64, value_size=64)
 
-    assert found(right, scenario("NONE", "extend", "eager", attention, window=40)) == set()
+    assert found(right, scenario("NONE", "extend", "eager", attention, window=40)) == []

@@ -2,15 +2,10 @@
 
 import pytest
 
-from harness.campaign.tally import Tally
-from harness.campaign.trial import Trial
-from harness.checks.registry import checks_of
 from harness.scenario import MetadataScenario, Pool, Request
 from harness.scenario.metadata import Attention, Mode, Target
-from harness.scenario.validity import why_invalid
 from harness.subject.supervisor import Supervisor
-
-CHECKS = checks_of(("kv-bounds", "outputs"))
+from tests.subject.ascend.attending import found
 
 pytestmark = pytest.mark.slow
 
@@ -28,18 +23,10 @@ def scenario(mode: Mode, target: Target, padding: int) -> MetadataScenario:
     )
 
 
-def findings(supervisor: Supervisor, one: MetadataScenario) -> set[str]:
-    assert why_invalid(one) == ""
-    tally = Tally([check.id for check in CHECKS])
-    found = {finding.fingerprint for finding in Trial(supervisor.observe, CHECKS, tally).judge(one)}
-    assert all(counts.ran == 1 for counts in tally.checks.values())
-    return found
-
-
 @pytest.mark.parametrize("target", ["mha", "mla"])
 @pytest.mark.parametrize("mode", ["extend", "decode", "target_verify"])
 def test_a_padded_batch_attends_as_it_should(mode: Mode, target: Target, right: Supervisor) -> None:
-    assert findings(right, scenario(mode, target, 3)) == set()
+    assert found(right, scenario(mode, target, 3)) == []
 
 
 @pytest.mark.parametrize("mode", ["extend", "decode", "target_verify"])
